@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/plan/step_program.h"
+#include "engine/spec/job.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace rankyard::plan {
+
+/// Coordinates of a rank on the layout's axes, and who shares a group with it. Order: `layout.order`, first axis fastest.
+class RankGrid
+{
+public:
+    explicit RankGrid(const spec::Layout &layout);
+
+    int world() const { return m_world; }
+    /// Coordinate of `rank` on "tp", "cp", "dp" or "pp".
+    int coordinate(int rank, const std::string &axis) const;
+    /// Global ranks of the group of `rank` over `axes`, ascending; contains `rank`.
+    std::vector<int> members(int rank, const std::vector<std::string> &axes) const;
+    Role role(int rank) const;
+
+private:
+    struct Axis {
+        std::string name;
+        int size;
+        int stride;
+    };
+    std::vector<Axis> m_axes;
+    int m_world = 1;
+};
+
+/// All programs of a job, one a kind and role, over one set of arenas.
+struct Plan {
+    spec::JobSpec job;
+    RankGrid grid;
+    std::vector<StepProgram> programs;
+
+    const StepProgram &program(ProgramKind kind, int rank) const;
+    bool has(ProgramKind kind) const;
+    /// Digest over the digests of all programs: what agent and workers compare.
+    std::string digest() const;
+};
+
+/// Runs the passes, in this order: units of the stage → gradient buckets and reductions → parameter gathers → optimizer tail →
+/// dependencies (waits, releases) → placement; then the verifier. Deterministic: equal jobs give equal digests anywhere.
+Result<Plan> makePlan(const spec::JobSpec &job);
+
+/// Bytes by memory kind of one rank: the arenas of the plan. `peak` is their sum.
+struct MemoryReport {
+    std::array<std::int64_t, memoryKindCount> bytes {};
+    std::int64_t peak = 0;
+    std::int64_t live = 0; ///< most bytes alive at once in the program, for the fragmentation ratio
+};
+MemoryReport memoryOf(const Plan &plan, int rank);
+
+/// Payload and wire bytes that one rank sends per step, by group name. Wire: 2·(n−1)/n·payload for all-reduce,
+/// (n−1)/n·payload for reduce-scatter and all-gather (ring formula; Thakur et al. 2005).
+struct Traffic {
+    std::int64_t payload = 0;
+    std::int64_t wire = 0;
+};
+std::map<std::string, Traffic> trafficOf(const Plan &plan, int rank);
+std::int64_t wireBytes(OpKind kind, std::int64_t payload, int groupSize);
+
+/// Each violated invariant is one error that names the op: every buffer defined before use and written by somebody, released
+/// once and never used after, conflicting accesses ordered by streams and waits, no two live buffers overlapping in an arena,
+/// waits acyclic, collectives of one group in one order and equal payload on every member, no deadlock under zero buffering.
+Status verify(const StepProgram &program);
+/// The members' programs against each other.
+Status verifyTogether(const Plan &plan, ProgramKind kind);
+
+/// `rankyardctl plan --json` (DESIGN 3.2), without times where no calibration is known.
+OrderedJson planReport(const Plan &plan);
+/// `plan --tensors`: name, shape, bucket and the flat ranges of every rank.
+OrderedJson tensorReport(const Plan &plan);
+
+} // namespace rankyard::plan
