@@ -67,18 +67,18 @@ set(LibTorch_DIR_USED "${_libtorch_dir}")
 if(NOT TARGET LibTorch::ATen)
     # The libraries that libtorch_cpu needs lie beside it and are found by its own run path; a linker that wants to see
     # them at link time is told where they are. The programs get their run path from IMPORTED_LOCATION.
-    add_library(LibTorch::c10 SHARED IMPORTED)
+    add_library(LibTorch::c10 SHARED IMPORTED GLOBAL)
     set_target_properties(LibTorch::c10 PROPERTIES IMPORTED_LOCATION "${_libtorch_dir}/lib/libc10.so"
         IMPORTED_NO_SONAME FALSE INTERFACE_INCLUDE_DIRECTORIES "${_libtorch_dir}/include"
         INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${_libtorch_dir}/include"
         INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1")
 
-    add_library(LibTorch::ATen SHARED IMPORTED)
+    add_library(LibTorch::ATen SHARED IMPORTED GLOBAL)
     set_target_properties(LibTorch::ATen PROPERTIES IMPORTED_LOCATION "${_libtorch_dir}/lib/libtorch_cpu.so"
         INTERFACE_LINK_LIBRARIES LibTorch::c10
         INTERFACE_LINK_OPTIONS "LINKER:-rpath-link,${_libtorch_dir}/lib")
 
-    add_library(LibTorch::C10d INTERFACE IMPORTED)
+    add_library(LibTorch::C10d INTERFACE IMPORTED GLOBAL)
     target_link_libraries(LibTorch::C10d INTERFACE LibTorch::ATen)
     target_compile_definitions(LibTorch::C10d INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
     target_include_directories(LibTorch::C10d SYSTEM INTERFACE "${_libtorch_dir}/include/torch/csrc/api/include")
