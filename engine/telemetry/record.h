@@ -16,32 +16,32 @@ namespace rankyard::telemetry {
 
 /// Communication of one group in one step of one rank.
 struct GroupFigures {
-    std::string group;      ///< "dp", "world"
+    std::string group; ///< "dp", "world"
     std::int64_t payload = 0;
     std::int64_t wire = 0;
     std::int64_t moved = 0;
-    double ms = 0;          ///< from start to completion, summed over ops
-    double exposedMs = 0;   ///< time that compute stood still for it
+    double ms = 0;        ///< from start to completion, summed over ops
+    double exposedMs = 0; ///< time that compute stood still for it
 };
 
 /// One step of one rank. NaN and infinities are kept as they are.
 struct StepRecord {
-    std::int64_t step = 0;       ///< from 1
-    std::int64_t endNs = 0;      ///< monotonic
+    std::int64_t step = 0;  ///< from 1
+    std::int64_t endNs = 0; ///< monotonic
     std::int64_t wallNs = 0;
     double loss = 0;
     double gradNorm = 0;
     double lr = 0;
     double lossScale = 1;
     bool overflow = false;
-    double tokensPerS = 0;       ///< of the whole job
+    double tokensPerS = 0; ///< of the whole job
     double stepMs = 0;
-    double computeMs = 0;        ///< forward and backward
-    double optimizerMs = 0;      ///< from the first GradNorm to the end, less waiting
+    double computeMs = 0;   ///< forward and backward
+    double optimizerMs = 0; ///< from the first GradNorm to the end, less waiting
     double dataMs = 0;
     double bubbleMs = 0;
-    double mfu = 0;              ///< 0 when the device's peak is not known
-    std::array<std::int64_t, plan::memoryKindCount> memory {}; ///< bytes in arenas, by MemoryKind
+    double mfu = 0;                                           ///< 0 when the device's peak is not known
+    std::array<std::int64_t, plan::memoryKindCount> memory{}; ///< bytes in arenas, by MemoryKind
     std::vector<GroupFigures> comm;
 
     double exposedMs() const;
@@ -64,7 +64,8 @@ struct LogRecord {
 };
 
 /// State changes, checkpoints, overflows, restarts: rare, and never shed. `kind`: "state", "checkpoint", "overflow", "restart",
-/// "error", "note". State: detail = {from, to, cause, actor}.
+/// "error", "gap", "note". State: detail = {from, to, cause, actor[, error]}. Gap: records [detail.from, detail.to] of this stream
+/// were lost for the reason detail.why; the event stands at the sequence detail.to in their place.
 struct EventRecord {
     std::int64_t wallNs = 0;
     std::int64_t step = 0;
@@ -77,7 +78,7 @@ struct SpanRecord {
     std::int64_t step = 0;
     std::string digest;
     plan::ProgramKind program = plan::ProgramKind::Train;
-    std::int64_t originNs = 0;          ///< monotonic; begins and ends are relative to it
+    std::int64_t originNs = 0; ///< monotonic; begins and ends are relative to it
     std::vector<std::int32_t> op;
     std::vector<std::uint32_t> beginNs;
     std::vector<std::uint32_t> endNs;
@@ -98,8 +99,11 @@ struct Record {
     Payload payload;
 };
 
-/// Which of "loss", "grad_norm", … of a StepRecord by name; the scalar metrics that charts and tables can show.
+/// Which of "loss", "grad_norm", "memory.params", "comm.exposed_ms", … of a StepRecord by name; the scalar metrics that charts and
+/// tables can show. metric() also knows "comm.<group>.{ms,exposed_ms,payload,wire,moved}"; NaN for a name that is none.
 const std::vector<std::string> &metricNames();
 double metric(const StepRecord &record, const std::string &name);
+/// All of them at once, in the order of metricNames().
+void metrics(const StepRecord &record, std::vector<double> &values);
 
 } // namespace rankyard::telemetry
