@@ -6,7 +6,7 @@
 
 #include <array>
 #include <map>
-#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,7 +55,9 @@ Result<Plan> makePlan(const spec::JobSpec &job);
 struct MemoryReport {
     std::array<std::int64_t, memoryKindCount> bytes {};
     std::int64_t peak = 0;
-    std::int64_t live = 0; ///< most bytes alive at once in the program, for the fragmentation ratio
+    /// Most bytes of a kind alive at once in any program, each buffer rounded up to 64: bytes[k] ÷ live[k] is what packing loses.
+    std::array<std::int64_t, memoryKindCount> live {};
+    std::int64_t liveAtOnce = 0; ///< the same over all kinds at one moment; below the sum of `live` when kinds peak apart
 };
 MemoryReport memoryOf(const Plan &plan, int rank);
 
@@ -72,8 +74,10 @@ std::int64_t wireBytes(OpKind kind, std::int64_t payload, int groupSize);
 /// once and never used after, conflicting accesses ordered by streams and waits, no two live buffers overlapping in an arena,
 /// waits acyclic, collectives of one group in one order and equal payload on every member, no deadlock under zero buffering.
 Status verify(const StepProgram &program);
-/// The members' programs against each other.
+/// The members' programs against each other: one rank a role stands for its peers.
 Status verifyTogether(const Plan &plan, ProgramKind kind);
+/// The same with every rank's own program, by rank.
+Status verifyTogether(std::span<const StepProgram *const> programs, const RankGrid &grid);
 
 /// `rankyardctl plan --json` (DESIGN 3.2), without times where no calibration is known.
 OrderedJson planReport(const Plan &plan);

@@ -5,12 +5,11 @@
 #include "engine/base/units.h"
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 /// The step program: everything that one rank does in a training step, written down before it runs (DESIGN section 1).
-/// Planned once, then predicted, executed, drawn, taught and checked. Plain data, no behaviour.
+/// Planned once, then predicted, executed, drawn, taught and checked. Plain data, no behaviour; any thread may read it.
 namespace rankyard::plan {
 
 using OpId = std::int32_t;     ///< dense from 0; also the op's place in program order
@@ -62,6 +61,7 @@ struct Arena {
     MemoryKind kind = MemoryKind::Activations;
     std::int64_t bytes = 0;
     bool shared = false; ///< in a memfd that the peers of this host map
+    bool operator==(const Arena &) const = default;
 };
 
 struct Buffer {
@@ -71,7 +71,7 @@ struct Buffer {
     DType dtype = DType::F32;
     std::vector<std::int64_t> shape;
     ArenaId arena = none;
-    std::int64_t offset = 0; ///< in the arena, set by placement, aligned to 64
+    std::int64_t offset = 0; ///< in the arena, set by placement, aligned to 64; of a view: its begin for slice 0
     std::int64_t bytes = 0;
     bool shared = false;
     bool persistent = false; ///< lives over all steps (parameters, gradients, optimizer): never released
@@ -79,12 +79,15 @@ struct Buffer {
     BufferId parent = none;
     std::int64_t viewOffset = 0;
     GroupId sliceGroup = none;
+    bool operator==(const Buffer &) const = default;
 };
 
 struct Group {
     GroupId id = none;
     std::string name;              ///< "dp", "dp-cp", "world": as reports and charts call it
     std::vector<std::string> axes; ///< of the layout: {"dp"}
+    std::int32_t size = 1;         ///< ranks in it, > 1: groups of one need no collectives and are not in a program
+    bool operator==(const Group &) const = default;
 };
 
 /// One op. `reads` and `writes` stand in the order of the table in units.h; a buffer in both is updated in place.
@@ -107,6 +110,7 @@ struct Op {
     std::vector<OpId> waits;        ///< ops of other streams that must be done before; own stream's order is implied
     std::int64_t payload = 0;       ///< logical bytes of a collective
     std::int64_t flops = 0;         ///< multiply and add count two
+    bool operator==(const Op &) const = default;
 };
 
 /// A logical parameter tensor: owns storage, named canonically, referred to by units (DESIGN 1.2).
@@ -120,6 +124,7 @@ struct Tensor {
     bool decay = true;       ///< weight decay applies
     BufferId param = none;   ///< views in this program
     BufferId grad = none;    ///< none in eval programs
+    bool operator==(const Tensor &) const = default;
 };
 
 /// A piece of the flat parameter and gradient storage that is reduced and gathered as one, padded to `slices` equal slices.
@@ -127,6 +132,7 @@ struct Bucket {
     std::int64_t numel = 0;  ///< of its tensors
     std::int64_t padded = 0; ///< elements with padding: a multiple of `slices`
     std::int32_t slices = 1; ///< dp for ZeRO ≥ 1, else 1
+    GroupId group = none;    ///< gradients are summed over it; none when no other rank holds this bucket
     std::vector<TensorId> tensors; ///< by offset
     BufferId param = none;
     BufferId grad = none;
@@ -135,6 +141,7 @@ struct Bucket {
     BufferId exp1 = none;       ///< first and second moment, master copy (none when compute is the master type)
     BufferId exp2 = none;
     BufferId master = none;
+    bool operator==(const Bucket &) const = default;
 };
 
 /// Which program of a job: same for all ranks with this role.
@@ -153,11 +160,13 @@ struct StepProgram {
     std::vector<Tensor> tensors;
     std::vector<Bucket> buckets;
     std::vector<Op> ops;
-    /// The small reduced vector, fp64: [Σ squares per tensor …, loss sum, non-finite count, vote]. See statsLayout().
+    /// The small reduced vector, fp64: [Σ squares per tensor …, loss sum, non-finite count, vote]; places: StatsSlot. Persistent;
+    /// before op 0 of every run of a program the executor fills it with zeros and puts its vote in.
     BufferId stats = none;
 
     const Buffer &buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
     const Op &op(OpId id) const { return ops[static_cast<std::size_t>(id)]; }
+    bool operator==(const StepProgram &) const = default;
 };
 
 /// Places in `stats`, in elements after the per-tensor sums.
@@ -170,8 +179,17 @@ const char *nameOf(Segment segment);
 const char *nameOf(Stream stream);
 const char *nameOf(MemoryKind kind);
 bool isCollective(OpKind kind);
+/// "attn(3).qkv", "embedding.lookup", "head.loss"; "" for ops without a unit.
+std::string placeName(Unit unit, Segment segment);
+/// "op 17 (forward attn(3).qkv, micro-batch 0)": how errors, logs and tool tips call an op.
+std::string opName(const Op &op);
 
-/// `rankyard/program/1` (DESIGN 1.4). readProgram(writeProgram(p)) == p; a malformed document is an error, never a crash.
+/// Where a buffer begins in its arena for the rank with index `sliceRank` in the buffer's slice group (ignored without one).
+std::int64_t offsetOf(const StepProgram &program, BufferId id, int sliceRank);
+/// Elements of a shape; 1 for an empty one.
+std::int64_t numelOf(const std::vector<std::int64_t> &shape);
+
+/// `rankyard/program/1` (DESIGN 1.4); what has its default value is left out. readProgram(writeProgram(p)) == p; a malformed document is an error, never a crash.
 OrderedJson writeProgram(const StepProgram &program);
 Result<StepProgram> readProgram(const Json &document, const std::string &name);
 /// The digest of the program as it stands.

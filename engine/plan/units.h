@@ -45,8 +45,14 @@
 ///   StepScalars               stats                      –
 ///   Optimizer         chunk b gradSlice                  paramSlice, exp1, exp2 [, master]
 ///
-/// `accumulate` says for dW, dw, db, dwpe, dwte and dn of the loss whether to add. The loss is added to stats[loss] in fp64.
-/// Some kernels need scratch: then the last of `writes` is a Workspace buffer, as planned by workspaceBytes().
+/// `loss` is the program's `stats` buffer: the sum of the chunk's token losses is added to stats[loss] in fp64, on every rank.
+/// `accumulate` says for dW, dw, db, dwpe and dwte whether to add or to write (dwpe, dwte: fill with zeros first). The rows
+/// rowBegin…rowEnd of dn are always written. A tied wte gets its gradient from the head first, then from the lookup, which adds.
+/// GradNorm covers what this rank owns: its slice; a bucket that is whole on every rank of its group (slices = 1, group set)
+/// is counted by the group's rank 0 only, the others add nothing.
+/// Dtypes: activations and their gradients precision.compute; norm stats and lse fp32 (fp64 in fp64); logits fp32 (fp64; the
+/// compute type with loss_in_16bit); dW, dw, db precision.grad.
+/// Some kernels need scratch: then the last of `writes` is a Workspace buffer of workspaceBytes(), after `logits` if any.
 namespace rankyard::plan {
 
 struct TensorSpec {
@@ -66,11 +72,17 @@ std::vector<TensorSpec> modelTensors(const spec::JobSpec &job);
 /// Tokens of a loss chunk: bounded so that a chunk of logits stays near the last-level cache; at least 128.
 std::int64_t lossChunkTokens(const spec::JobSpec &job);
 
-/// Scratch bytes that the kernel of this op may use, 0 for most. The kernels must not need more (a test).
+/// Scratch bytes that the kernel of this op may use, 0 for most. The kernels must not need more (a test). With 16-bit compute:
+/// a weight gradient gets a tile of fp32, at most out · in · 4 bytes and about 16 MiB: the kernel goes over W by as many rows as
+/// fit (gradTileRows) and adds each block in fp32; the loss gets, before its tile, a chunk of logits in the compute type (C·V·2,
+/// rounded up to 64) unless the logits have it already.
 std::int64_t workspaceBytes(const spec::JobSpec &job, OpKind kind, Unit unit, Segment segment);
+/// Rows of a [out, in] weight gradient in one fp32 tile; `out` when all fit.
+std::int64_t gradTileRows(std::int64_t out, std::int64_t in);
 
 /// Floating-point operations of an op on T tokens: 2·T·in·out for a linear layer and each of its two gradients; causal
-/// attention core 4·T·seq·H forward counted whole (the convention of the peers), 2× that backward; the rest 0.
+/// attention core 4·T·seq·H forward counted whole (the convention of the peers), 2× that backward; the rest 0. The head's loss
+/// is Forward here and its two gradients BackwardInput and BackwardWeight, although one op of a train program does all three.
 std::int64_t opFlops(const spec::JobSpec &job, OpKind kind, Unit unit, Segment segment, std::int64_t tokens);
 
 } // namespace rankyard::plan

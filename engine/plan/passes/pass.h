@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/plan/plan.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+/// The passes that build a step program, in the order in which makePlan runs them. Each takes the program as the ones before
+/// left it; a new strategy is a new pass between them.
+namespace rankyard::plan {
+
+/// What a pass works on. One thread; the program belongs to the caller.
+struct PassContext {
+    const spec::JobSpec &job;
+    StepProgram &program;
+
+    bool training() const { return program.kind == ProgramKind::Train; }
+    bool hasGroup(const std::string &name) const { return group(name) != none; }
+    GroupId group(const std::string &name) const;
+};
+
+/// Tensors, and LoadBatch, Forward, BackwardInput and BackwardWeight of all units and micro-batches of the stage.
+void stagePass(PassContext context);
+/// Packs tensors into buckets in reverse forward order and reduces each over its group after its last gradient.
+void bucketPass(PassContext context);
+/// ZeRO 1: gathers the parameters at the head of the program, in forward order.
+void gatherPass(PassContext context);
+/// Gradient norm, the reduction of `stats`, the step's scalars, the optimizer.
+void tailPass(PassContext context);
+/// Waits between streams and releases of transient buffers, both minimal.
+void dependPass(PassContext context);
+/// Arenas and offsets, over all programs of a job at once.
+void placePass(std::vector<StepProgram> &programs);
+
+// ---- For passes ----
+
+BufferId addBuffer(StepProgram &program, std::string name, MemoryKind kind, DType dtype, std::vector<std::int64_t> shape);
+/// A persistent one.
+BufferId addState(StepProgram &program, std::string name, MemoryKind kind, DType dtype, std::vector<std::int64_t> shape);
+/// Makes `child` a view at `offset` bytes of `parent`.
+void makeView(StepProgram &program, BufferId child, BufferId parent, std::int64_t offset);
+
+/// Ops to put in: each before the op with that id in the program as it is (its size: at the end).
+using Insertions = std::vector<std::pair<OpId, Op>>;
+/// Inserts, keeps the order of equal places, renumbers, and translates the waits of the ops that were there. Waits of
+/// inserted ops must refer to ops that were there.
+void insertOps(StepProgram &program, Insertions insertions);
+
+} // namespace rankyard::plan

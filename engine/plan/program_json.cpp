@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/plan/digest.h"
+#include "engine/plan/step_program.h"
+
+#include <limits>
+#include <string_view>
+
+namespace rankyard::plan {
+
+namespace {
+
+constexpr std::string_view schemaFamily = "rankyard/program";
+
+// ---- Writing: keys in the order of DESIGN 1.4, defaults left out ----
+
+OrderedJson write(const Group &group)
+{
+    return {{"id", group.id}, {"name", group.name}, {"axes", group.axes}, {"size", group.size}};
+}
+
+OrderedJson write(const Arena &arena)
+{
+    OrderedJson json = {{"id", arena.id}, {"kind", nameOf(arena.kind)}, {"bytes", arena.bytes}};
+    if (arena.shared)
+        json["shared"] = true;
+    return json;
+}
+
+OrderedJson write(const Buffer &buffer)
+{
+    OrderedJson json = {{"id", buffer.id},       {"name", buffer.name},   {"kind", nameOf(buffer.kind)}, {"dtype", nameOf(buffer.dtype)},
+                        {"shape", buffer.shape}, {"arena", buffer.arena}, {"offset", buffer.offset},     {"bytes", buffer.bytes}};
+    if (buffer.shared)
+        json["shared"] = true;
+    if (buffer.persistent)
+        json["persistent"] = true;
+    if (buffer.parent != none) {
+        json["parent"] = buffer.parent;
+        json["view_offset"] = buffer.viewOffset;
+    }
+    if (buffer.sliceGroup != none)
+        json["slice_group"] = buffer.sliceGroup;
+    return json;
+}
+
+OrderedJson write(const Tensor &tensor)
+{
+    OrderedJson json = {{"id", tensor.id},         {"name", tensor.name}, {"shape", tensor.shape}, {"bucket", tensor.bucket},
+                        {"offset", tensor.offset}, {"decay", tensor.decay}, {"param", tensor.param}};
+    if (tensor.grad != none)
+        json["grad"] = tensor.grad;
+    return json;
+}
+
+OrderedJson write(const Bucket &bucket)
+{
+    OrderedJson json = {{"numel", bucket.numel}, {"padded", bucket.padded}, {"slices", bucket.slices}};
+    const auto put = [&](const char *key, std::int32_t id) {
+        if (id != none)
+            json[key] = id;
+    };
+    put("group", bucket.group);
+    json["tensors"] = bucket.tensors;
+    put("param", bucket.param);
+    put("grad", bucket.grad);
+    put("param_slice", bucket.paramSlice);
+    put("grad_slice", bucket.gradSlice);
+    put("exp1", bucket.exp1);
+    put("exp2", bucket.exp2);
+    put("master", bucket.master);
+    return json;
+}
+
+OrderedJson write(const Op &op)
+{
+    OrderedJson json = {{"id", op.id}, {"kind", nameOf(op.kind)}};
+    const auto put = [&](const char *key, std::int64_t value, std::int64_t standard) {
+        if (value != standard)
+            json[key] = value;
+    };
+    if (op.unit.kind != UnitKind::None)
+        json["unit"] = nameOf(op.unit.kind);
+    put("layer", op.unit.layer, none);
+    if (op.segment != Segment::None)
+        json["segment"] = nameOf(op.segment);
+    put("microbatch", op.microbatch, none);
+    put("chunk", op.chunk, none);
+    put("row_begin", op.rowBegin, 0);
+    put("row_end", op.rowEnd, 0);
+    json["stream"] = nameOf(op.stream);
+    put("group", op.group, none);
+    put("peer", op.peer, 0);
+    if (op.accumulate)
+        json["accumulate"] = true;
+    json["reads"] = op.reads;
+    json["writes"] = op.writes;
+    if (!op.releases.empty())
+        json["releases"] = op.releases;
+    if (!op.waits.empty())
+        json["waits"] = op.waits;
+    put("payload", op.payload, 0);
+    put("flops", op.flops, 0);
+    return json;
+}
+
+template<typename T>
+OrderedJson writeAll(const std::vector<T> &list)
+{
+    OrderedJson json = OrderedJson::array();
+    for (const T &item : list)
+        json.push_back(write(item));
+    return json;
+}
+
+// ---- Reading ----
+
+template<typename E>
+bool enumFromName(const std::string &name, E &value, int count)
+{
+    for (int i = 0; i < count; ++i) {
+        if (name == nameOf(static_cast<E>(i))) {
+            value = static_cast<E>(i);
+            return true;
+        }
+    }
+    return false;
+}
+
+/// Reads one object key by key and remembers the first thing that is wrong, with its path. Every getter leaves the value as
+/// it is when the key is absent and has a default.
+class ObjectReader
+{
+public:
+    ObjectReader(const Json &json, std::string path) : m_json(json), m_path(std::move(path))
+    {
+        if (!json.is_object())
+            fail("", "must be an object", json);
+    }
+
+    void integer(const char *key, std::int64_t &value, std::int64_t least, std::int64_t most, bool required = true)
+    {
+        if (const Json *found = take(key, required))
+            readInteger(*found, key, value, least, most);
+    }
+    void integer(const char *key, std::int32_t &value, std::int64_t least, std::int64_t most, bool required = true)
+    {
+        std::int64_t wide = value;
+        integer(key, wide, least, std::min<std::int64_t>(most, std::numeric_limits<std::int32_t>::max()), required);
+        value = static_cast<std::int32_t>(wide);
+    }
+    /// An index below `count`.
+    void index(const char *key, std::int32_t &value, std::size_t count, bool required = true)
+    {
+        integer(key, value, 0, static_cast<std::int64_t>(count) - 1, required);
+    }
+    void text(const char *key, std::string &value)
+    {
+        if (const Json *found = take(key, true)) {
+            if (found->is_string())
+                value = found->get_ref<const std::string &>();
+            else
+                fail(key, "must be a string", *found);
+        }
+    }
+    void flag(const char *key, bool &value, bool required = false)
+    {
+        if (const Json *found = take(key, required)) {
+            if (found->is_boolean())
+                value = found->get<bool>();
+            else
+                fail(key, "must be true or false", *found);
+        }
+    }
+    template<typename E>
+    void name(const char *key, E &value, int count, bool required = true)
+    {
+        if (const Json *found = take(key, required)) {
+            if (!found->is_string() || !enumFromName(found->get_ref<const std::string &>(), value, count))
+                fail(key, "no such name", *found);
+        }
+    }
+    template<typename T>
+    void list(const char *key, std::vector<T> &value, std::int64_t least, std::int64_t most, bool required = true)
+    {
+        const Json *found = take(key, required);
+        if (found == nullptr)
+            return;
+        if (!found->is_array()) {
+            fail(key, "must be a list", *found);
+            return;
+        }
+        value.clear();
+        for (const Json &item : *found) {
+            std::int64_t wide = 0;
+            readInteger(item, key, wide, least, most);
+            value.push_back(static_cast<T>(wide));
+        }
+    }
+    const Json *take(const char *key, bool required)
+    {
+        if (m_error)
+            return nullptr;
+        const auto found = m_json.find(key);
+        if (found == m_json.end()) {
+            if (required)
+                m_error = Error::make(Code::BadData, "a key is missing", m_path + "." + key);
+            return nullptr;
+        }
+        ++m_taken;
+        return &*found;
+    }
+    void fail(const char *key, std::string what, const Json &found)
+    {
+        if (!m_error)
+            m_error = Error::make(Code::BadData, std::move(what), *key ? m_path + "." + key : m_path).withFound(dumpJson(found).substr(0, 60));
+    }
+    Status done()
+    {
+        if (!m_error && m_taken != m_json.size())
+            m_error = Error::make(Code::BadData, "a key that a program does not have", m_path);
+        return m_error ? Status(*m_error) : Status();
+    }
+
+private:
+    void readInteger(const Json &found, const char *key, std::int64_t &value, std::int64_t least, std::int64_t most)
+    {
+        const bool tooLarge = found.is_number_unsigned()
+            && found.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+        if (!found.is_number_integer() || tooLarge || found.get<std::int64_t>() < least || found.get<std::int64_t>() > most)
+            fail(key, most < least ? "refers to an empty list" : "must be an integer from " + std::to_string(least) + " to " + std::to_string(most), found);
+        else
+            value = found.get<std::int64_t>();
+    }
+
+    const Json &m_json;
+    std::string m_path;
+    std::optional<Error> m_error;
+    std::size_t m_taken = 0;
+};
+
+constexpr std::int64_t mostBytes = std::int64_t(1) << 60;
+constexpr std::int64_t mostCount = std::numeric_limits<std::int32_t>::max();
+
+/// How many of each there are: what indices are checked against.
+struct Counts {
+    std::size_t groups = 0, arenas = 0, buffers = 0, tensors = 0, buckets = 0, ops = 0;
+};
+
+bool shapeFits(const std::vector<std::int64_t> &shape)
+{
+    std::int64_t numel = 1;
+    for (const std::int64_t size : shape) {
+        if (size != 0 && numel > mostBytes / size)
+            return false;
+        numel *= size;
+    }
+    return true;
+}
+
+void readShape(ObjectReader &reader, const Json &json, std::vector<std::int64_t> &shape)
+{
+    reader.list("shape", shape, 0, mostBytes);
+    if (!shapeFits(shape))
+        reader.fail("shape", "too large", json);
+}
+
+Status read(ObjectReader &reader, const Json &json, const Counts &, Group &group)
+{
+    reader.text("name", group.name);
+    reader.integer("size", group.size, 2, mostCount);
+    if (const Json *axes = reader.take("axes", true)) {
+        for (const Json &axis : *axes) {
+            if (axis.is_string())
+                group.axes.push_back(axis.get<std::string>());
+            else
+                reader.fail("axes", "must be a list of names", json);
+        }
+    }
+    return reader.done();
+}
+
+Status read(ObjectReader &reader, const Json &, const Counts &, Arena &arena)
+{
+    reader.name("kind", arena.kind, memoryKindCount);
+    reader.integer("bytes", arena.bytes, 0, mostBytes);
+    reader.flag("shared", arena.shared);
+    return reader.done();
+}
+
+Status read(ObjectReader &reader, const Json &json, const Counts &counts, Buffer &buffer)
+{
+    reader.text("name", buffer.name);
+    reader.name("kind", buffer.kind, memoryKindCount);
+    reader.name("dtype", buffer.dtype, static_cast<int>(DType::U8) + 1);
+    readShape(reader, json, buffer.shape);
+    reader.index("arena", buffer.arena, counts.arenas);
+    reader.integer("offset", buffer.offset, 0, mostBytes);
+    reader.integer("bytes", buffer.bytes, 0, mostBytes);
+    reader.flag("shared", buffer.shared);
+    reader.flag("persistent", buffer.persistent);
+    reader.index("parent", buffer.parent, counts.buffers, false);
+    reader.integer("view_offset", buffer.viewOffset, 0, mostBytes, false);
+    reader.index("slice_group", buffer.sliceGroup, counts.groups, false);
+    return reader.done();
+}
+
+Status read(ObjectReader &reader, const Json &json, const Counts &counts, Tensor &tensor)
+{
+    reader.text("name", tensor.name);
+    readShape(reader, json, tensor.shape);
+    reader.index("bucket", tensor.bucket, counts.buckets);
+    reader.integer("offset", tensor.offset, 0, mostBytes);
+    reader.flag("decay", tensor.decay, true);
+    reader.index("param", tensor.param, counts.buffers);
+    reader.index("grad", tensor.grad, counts.buffers, false);
+    RY_TRY(reader.done());
+    tensor.numel = numelOf(tensor.shape);
+    return {};
+}
+
+Status read(ObjectReader &reader, const Json &, const Counts &counts, Bucket &bucket)
+{
+    reader.integer("numel", bucket.numel, 0, mostBytes);
+    reader.integer("padded", bucket.padded, 0, mostBytes);
+    reader.integer("slices", bucket.slices, 1, mostCount);
+    reader.index("group", bucket.group, counts.groups, false);
+    reader.list("tensors", bucket.tensors, 0, static_cast<std::int64_t>(counts.tensors) - 1);
+    reader.index("param", bucket.param, counts.buffers);
+    reader.index("grad", bucket.grad, counts.buffers, false);
+    reader.index("param_slice", bucket.paramSlice, counts.buffers);
+    reader.index("grad_slice", bucket.gradSlice, counts.buffers, false);
+    reader.index("exp1", bucket.exp1, counts.buffers, false);
+    reader.index("exp2", bucket.exp2, counts.buffers, false);
+    reader.index("master", bucket.master, counts.buffers, false);
+    return reader.done();
+}
+
+Status read(ObjectReader &reader, const Json &, const Counts &counts, Op &op)
+{
+    const std::int64_t lastBuffer = static_cast<std::int64_t>(counts.buffers) - 1;
+    reader.name("kind", op.kind, static_cast<int>(OpKind::Optimizer) + 1);
+    reader.name("unit", op.unit.kind, static_cast<int>(UnitKind::Head) + 1, false);
+    reader.integer("layer", op.unit.layer, 0, mostCount, false);
+    reader.name("segment", op.segment, static_cast<int>(Segment::Loss) + 1, false);
+    reader.integer("microbatch", op.microbatch, 0, mostCount, false);
+    reader.integer("chunk", op.chunk, 0, mostCount, false);
+    reader.integer("row_begin", op.rowBegin, 0, mostBytes, false);
+    reader.integer("row_end", op.rowEnd, 0, mostBytes, false);
+    reader.name("stream", op.stream, streamCount);
+    reader.index("group", op.group, counts.groups, false);
+    reader.integer("peer", op.peer, -mostCount, mostCount, false);
+    reader.flag("accumulate", op.accumulate);
+    reader.list("reads", op.reads, 0, lastBuffer);
+    reader.list("writes", op.writes, 0, lastBuffer);
+    reader.list("releases", op.releases, 0, lastBuffer, false);
+    reader.list("waits", op.waits, 0, static_cast<std::int64_t>(counts.ops) - 1, false);
+    reader.integer("payload", op.payload, 0, mostBytes, false);
+    reader.integer("flops", op.flops, 0, std::numeric_limits<std::int64_t>::max(), false);
+    return reader.done();
+}
+
+template<typename T>
+Status readAll(const Json &document, const char *key, const std::string &name, const Counts &counts, std::vector<T> &list)
+{
+    const Json &array = document.at(key); // readProgram has counted it
+    list.reserve(array.size());
+    for (const Json &json : array) {
+        const std::string path = name + ": " + key + "[" + std::to_string(list.size()) + "]";
+        ObjectReader reader(json, path);
+        T item;
+        if constexpr (requires { item.id; }) {
+            reader.index("id", item.id, array.size());
+            if (item.id != static_cast<std::int32_t>(list.size()))
+                reader.fail("id", "ids must be dense from 0", json);
+        }
+        RY_TRY(read(reader, json, counts, item));
+        list.push_back(std::move(item));
+    }
+    return {};
+}
+
+Result<std::size_t> countOf(const Json &document, const char *key, const std::string &name)
+{
+    const auto found = document.find(key);
+    if (found == document.end() || !found->is_array())
+        return Error::make(Code::BadData, "must be a list", name + ": " + key);
+    if (found->size() > static_cast<std::size_t>(mostCount))
+        return Error::make(Code::BadData, "too long", name + ": " + key);
+    return found->size();
+}
+
+/// The canonical document; every key but the digest.
+OrderedJson writeBody(const StepProgram &program)
+{
+    return {{"schema", std::string(schemaFamily) + "/1"},
+            {"kind", nameOf(program.kind)},
+            {"role", {{"stage", program.role.stage}}},
+            {"groups", writeAll(program.groups)},
+            {"arenas", writeAll(program.arenas)},
+            {"buffers", writeAll(program.buffers)},
+            {"tensors", writeAll(program.tensors)},
+            {"buckets", writeAll(program.buckets)},
+            {"ops", writeAll(program.ops)},
+            {"stats", program.stats}};
+}
+
+} // namespace
+
+OrderedJson writeProgram(const StepProgram &program)
+{
+    OrderedJson json = writeBody(program);
+    json["digest"] = program.digest;
+    return json;
+}
+
+std::string digestOf(const StepProgram &program) { return digestOfText(dumpJson(writeBody(program))); }
+
+Result<StepProgram> readProgram(const Json &document, const std::string &name)
+{
+    RY_TRY(checkSchema(document, schemaFamily, 1, name));
+    StepProgram program;
+    Counts counts;
+    RY_ASSIGN(counts.groups, countOf(document, "groups", name));
+    RY_ASSIGN(counts.arenas, countOf(document, "arenas", name));
+    RY_ASSIGN(counts.buffers, countOf(document, "buffers", name));
+    RY_ASSIGN(counts.tensors, countOf(document, "tensors", name));
+    RY_ASSIGN(counts.buckets, countOf(document, "buckets", name));
+    RY_ASSIGN(counts.ops, countOf(document, "ops", name));
+
+    ObjectReader reader(document, name);
+    for (const char *key : {"schema", "groups", "arenas", "buffers", "tensors", "buckets", "ops"})
+        reader.take(key, true);
+    reader.text("digest", program.digest);
+    reader.name("kind", program.kind, static_cast<int>(ProgramKind::Gather) + 1);
+    reader.index("stats", program.stats, counts.buffers);
+    if (const Json *role = reader.take("role", true)) {
+        ObjectReader roleReader(*role, name + ": role");
+        roleReader.integer("stage", program.role.stage, 0, mostCount);
+        RY_TRY(roleReader.done());
+    }
+    RY_TRY(reader.done());
+    RY_TRY(readAll(document, "groups", name, counts, program.groups));
+    RY_TRY(readAll(document, "arenas", name, counts, program.arenas));
+    RY_TRY(readAll(document, "buffers", name, counts, program.buffers));
+    RY_TRY(readAll(document, "tensors", name, counts, program.tensors));
+    RY_TRY(readAll(document, "buckets", name, counts, program.buckets));
+    RY_TRY(readAll(document, "ops", name, counts, program.ops));
+    if (const std::string digest = digestOf(program); !program.digest.empty() && program.digest != digest) {
+        return Error::make(Code::BadData, "the program is not the one that its digest names", name + ": digest")
+            .withFound(program.digest).withExpected(digest);
+    }
+    return program;
+}
+
+} // namespace rankyard::plan

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/plan/plan.h"
+
+#include "engine/plan/units.h"
+
+#include <algorithm>
+
+namespace rankyard::plan {
+
+namespace {
+
+std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+/// Adds what is alive in one program to `report`: per kind its own peak, over all kinds the peak at one moment.
+void addLive(const StepProgram &program, MemoryReport &report)
+{
+    struct Change {
+        std::array<std::int64_t, memoryKindCount> by {};
+    };
+    std::vector<Change> changes(program.ops.size() + 2);
+    std::vector<bool> seen(program.buffers.size(), false);
+    const auto add = [&](std::size_t when, const Buffer &buffer, std::int64_t sign) {
+        changes[when].by[static_cast<std::size_t>(buffer.kind)] += sign * ((buffer.bytes + 63) / 64 * 64);
+    };
+    for (const Buffer &buffer : program.buffers) {
+        if (buffer.persistent && buffer.parent == none)
+            add(0, buffer, 1);
+    }
+    for (const Op &op : program.ops) {
+        for (const auto *list : {&op.reads, &op.writes}) {
+            for (const BufferId id : *list) {
+                const Buffer &buffer = program.buffer(id);
+                if (!buffer.persistent && buffer.parent == none && !seen[at(id)])
+                    add(at(op.id), buffer, 1);
+                seen[at(id)] = true;
+            }
+        }
+        for (const BufferId id : op.releases)
+            add(at(op.id) + 1, program.buffer(id), -1);
+    }
+    std::array<std::int64_t, memoryKindCount> live {};
+    for (const Change &change : changes) {
+        std::int64_t all = 0;
+        for (std::size_t k = 0; k < live.size(); ++k) {
+            live[k] += change.by[k];
+            report.live[k] = std::max(report.live[k], live[k]);
+            all += live[k];
+        }
+        report.liveAtOnce = std::max(report.liveAtOnce, all);
+    }
+}
+
+OrderedJson memoryJson(const MemoryReport &memory)
+{
+    OrderedJson json;
+    for (int kind = 0; kind < memoryKindCount; ++kind)
+        json[nameOf(static_cast<MemoryKind>(kind))] = memory.bytes[at(kind)];
+    json["peak"] = memory.peak;
+    return json;
+}
+
+} // namespace
+
+MemoryReport memoryOf(const Plan &plan, int rank)
+{
+    MemoryReport report;
+    const Role role = plan.grid.role(rank);
+    for (const StepProgram &program : plan.programs) {
+        if (!(program.role == role))
+            continue;
+        std::array<std::int64_t, memoryKindCount> bytes {};
+        for (const Arena &arena : program.arenas)
+            bytes[static_cast<std::size_t>(arena.kind)] += arena.bytes;
+        for (std::size_t k = 0; k < bytes.size(); ++k)
+            report.bytes[k] = std::max(report.bytes[k], bytes[k]);
+        addLive(program, report);
+    }
+    for (const std::int64_t bytes : report.bytes)
+        report.peak += bytes;
+    return report;
+}
+
+std::int64_t wireBytes(OpKind kind, std::int64_t payload, int groupSize)
+{
+    if (kind == OpKind::Send)
+        return payload;
+    if (groupSize < 2 || !isCollective(kind))
+        return 0;
+    const std::int64_t once = payload / groupSize * (groupSize - 1) + payload % groupSize * (groupSize - 1) / groupSize;
+    return kind == OpKind::AllReduce ? 2 * once : once;
+}
+
+std::map<std::string, Traffic> trafficOf(const Plan &plan, int rank)
+{
+    std::map<std::string, Traffic> traffic;
+    const StepProgram &program = plan.program(ProgramKind::Train, rank);
+    for (const Op &op : program.ops) {
+        if (op.group == none)
+            continue;
+        const Group &group = program.groups[at(op.group)];
+        Traffic &sum = traffic[group.name];
+        sum.payload += op.payload;
+        sum.wire += wireBytes(op.kind, op.payload, group.size);
+    }
+    return traffic;
+}
+
+OrderedJson planReport(const Plan &plan)
+{
+    OrderedJson ranks = OrderedJson::array();
+    std::map<std::int32_t, OrderedJson> memoryOfStage; // ranks of a role are alike
+    for (int rank = 0; rank < plan.grid.world(); ++rank) {
+        const std::int32_t stage = plan.grid.role(rank).stage;
+        if (!memoryOfStage.contains(stage))
+            memoryOfStage[stage] = memoryJson(memoryOf(plan, rank));
+        ranks.push_back({{"rank", rank}, {"stage", stage}, {"memory", memoryOfStage[stage]}});
+    }
+    const StepProgram &train = plan.program(ProgramKind::Train, 0);
+    OrderedJson comm = OrderedJson::object();
+    OrderedJson payload = OrderedJson::object();
+    for (const auto &[group, sum] : trafficOf(plan, 0)) {
+        comm[group] = sum.wire;
+        payload[group] = sum.payload;
+    }
+    std::int64_t flops = 0;
+    std::int64_t collectives = 0;
+    for (const Op &op : train.ops) {
+        flops += op.flops;
+        collectives += isCollective(op.kind) ? 1 : 0;
+    }
+    const OrderedJson notes = {
+        "no calibration of this device: step_ms, tflops_per_device and mfu are not predicted",
+        "comm: wire bytes that one rank sends per step by the ring formula; payload: logical bytes. Over shared memory less moves",
+        "memory: arenas as allocated; the libraries' own workspace comes on top",
+    };
+    return {{"ranks", std::move(ranks)},
+            {"step_ms", nullptr},
+            {"bubble", plan.job.layout.pp == 1 ? OrderedJson(0.0) : OrderedJson(nullptr)},
+            {"tflops_per_device", nullptr},
+            {"mfu", nullptr},
+            {"comm", std::move(comm)},
+            {"payload", std::move(payload)},
+            {"flops", flops},
+            {"program",
+             {{"ops", train.ops.size()},
+              {"collectives", collectives},
+              {"buffers", train.buffers.size()},
+              {"buckets", train.buckets.size()},
+              {"digest", plan.digest()}}},
+            {"notes", notes}};
+}
+
+OrderedJson tensorReport(const Plan &plan)
+{
+    const StepProgram &program = plan.program(ProgramKind::Train, 0);
+    std::vector<int> dpRanks;
+    const std::vector<TensorSpec> specs = modelTensors(plan.job);
+    OrderedJson tensors = OrderedJson::array();
+    for (const Tensor &tensor : program.tensors) {
+        const Bucket &bucket = program.buckets[at(tensor.bucket)];
+        const std::int64_t slice = bucket.padded / bucket.slices;
+        OrderedJson ranges = OrderedJson::array();
+        for (int rank = 0; rank < plan.grid.world(); ++rank) {
+            const std::int64_t index = bucket.slices > 1 ? plan.grid.coordinate(rank, "dp") : 0;
+            // What of the tensor lies in the rank's slice, in elements of the flat tensor.
+            const std::int64_t begin = std::clamp<std::int64_t>(index * slice - tensor.offset, 0, tensor.numel);
+            const std::int64_t end = std::clamp<std::int64_t>((index + 1) * slice - tensor.offset, 0, tensor.numel);
+            ranges.push_back({begin, end});
+        }
+        tensors.push_back({{"name", tensor.name},
+                           {"shape", tensor.shape},
+                           {"numel", tensor.numel},
+                           {"bucket", tensor.bucket},
+                           {"offset", tensor.offset},
+                           {"decay", tensor.decay},
+                           {"ranges", std::move(ranges)}});
+    }
+    return {{"tensors", std::move(tensors)}, {"slices", program.buckets.empty() ? 1 : program.buckets.front().slices}};
+}
+
+} // namespace rankyard::plan
