@@ -23,18 +23,18 @@ struct Figures {
     std::int64_t moved = 0;
 };
 
-/// An operation that was started. Owned by the communicator; valid until the communicator's next operation with the same ticket
-/// slot: the caller finishes it with wait() or a true from advance() exactly once.
+/// An operation that was started: a number, nothing to release. 0 is no operation.
 struct Ticket {
-    std::uint64_t sequence = 0; ///< per group, from 1; equal on all members for the same operation
+    /// Collectives: from 1, equal on all members for the same operation. Send and receive: their own count, from 2^63.
+    std::uint64_t sequence = 0;
 };
 
-/// A process group as one of its ranks sees it. One thread at a time calls it. All members start the same operations in the
+/// A process group as one of its ranks sees it. One thread at a time calls it. At most 1,024 operations are under way. All members start the same operations in the
 /// same order; a mismatch is found by sequence number, kind and size and reported on each side.
 ///
 /// All operations are asynchronous: the start functions return at once; progress happens inside advance() and wait(). The caller
 /// leaves the buffers alone in between. Errors are sticky: after one, everything fails with it.
-/// A member that dies is an error in less than 0.5 s, one that makes no progress for `hangTimeout` is an error too.
+/// A member that dies is an error in less than 0.5 s, one that makes no progress for `Timeouts::hang` is an error too.
 class Communicator
 {
 public:
@@ -59,35 +59,52 @@ public:
     virtual Status wait(Ticket ticket) = 0;
     /// Of a completed operation; kept for the last 1,024.
     virtual Figures figures(Ticket ticket) const = 0;
+    /// Tells the peers that this rank is alive and at work. Call it at least once a second while computing; advance() and
+    /// the start functions do it too. Costs one store.
+    virtual void heartbeat() {}
 
     Status barrier();
 };
 
 /// Memory that all ranks of this host can address. `base[r]` is where rank r's part is mapped in this process; equal offsets are
-/// equal places (programs are SPMD). Buffers inside it are read by peers in place, without staging.
+/// equal places (programs are SPMD). Buffers inside it are read, and sums are written, by peers in place, without staging.
 struct SharedArena {
-    std::vector<std::byte *> base; ///< by rank in the host group
+    std::vector<std::byte *> base; ///< by rank in the group
     std::int64_t bytes = 0;
 };
 
 struct Timeouts {
-    std::chrono::milliseconds hang {10000}; ///< a live peer without progress
+    std::chrono::milliseconds hang {10000}; ///< a live peer without progress and without heartbeat
+    std::chrono::milliseconds start {120000}; ///< the same for a peer that has not made its communicator yet
     std::chrono::milliseconds poll {20};    ///< sleep between liveness checks while waiting
 };
 
-/// Bytes of the control and staging segment for a group of `size` ranks.
+/// A group as one of its ranks sees it.
+struct HostGroup {
+    std::string name;       ///< for messages: "dp"
+    int rank = 0;           ///< in the group
+    std::vector<int> ranks; ///< global ranks by rank in the group: who is named in errors
+    /// Mapped by every member, zero-filled at start, hostSegmentBytes(size) bytes.
+    void *segment = nullptr;
+    std::int64_t segmentBytes = 0;
+    /// Process ids by rank in the group; 0: a thread of this process. All 0: addresses are valid everywhere, nothing is staged.
+    std::vector<int> pids;
+    std::vector<SharedArena> arenas; ///< the same on all members, in the same order; may be empty
+    std::shared_ptr<void> keepAlive; ///< what must outlive the communicator
+    Timeouts timeouts;
+};
+
+/// Bytes of the control and staging segment for a group of `size` ranks. Most of it is touched by large unshared buffers only.
 std::int64_t hostSegmentBytes(int size);
 
-/// The shared-memory back end. `segment` is mapped by every rank, zero-filled at start. `peers` are process ids by rank in the
-/// group, 0 for ranks that are threads of this process. `arenas` may be empty.
-Result<std::unique_ptr<Communicator>> makeHostCommunicator(int rank, int size, void *segment, std::int64_t segmentBytes,
-                                                           std::vector<int> peers, std::vector<SharedArena> arenas,
-                                                           Timeouts timeouts = {});
+/// The shared-memory back end. A segment that is too small or a peer that is dead already is an error.
+Result<std::unique_ptr<Communicator>> makeHostCommunicator(HostGroup group);
 
 /// A group of one: everything completes at once, nothing moves.
 std::unique_ptr<Communicator> makeSingleCommunicator();
 
-/// n communicators for n threads of this process, for tests and thread ranks: the host back end over private memory.
+/// n communicators for n threads of this process, for tests and thread ranks: the host back end over private memory. A rank
+/// that destroys its communicator while peers still need it is a failed rank to them.
 std::vector<std::unique_ptr<Communicator>> makeThreadCommunicators(int size, Timeouts timeouts = {});
 
 } // namespace rankyard::comm
