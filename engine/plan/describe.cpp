@@ -52,7 +52,7 @@ std::string lineOf(const StepProgram &program, const Op &op, std::size_t idWidth
         line += program.groups[static_cast<std::size_t>(op.group)].name + " " + bytesText(op.payload) + "  ";
     line += namesOf(program, op.reads);
     if (!op.writes.empty())
-        line += std::string(op.reads.empty() ? "" : " ") + (op.accumulate ? "⇒+ " : "→ ") + namesOf(program, op.writes);
+        line += std::string(op.reads.empty() ? "" : " ") + (op.accumulate ? "+→ " : "→ ") + namesOf(program, op.writes);
     if (!op.waits.empty()) {
         line += "  waits";
         for (const OpId wait : op.waits)

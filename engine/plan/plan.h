@@ -74,9 +74,10 @@ std::int64_t wireBytes(OpKind kind, std::int64_t payload, int groupSize);
 /// once and never used after, conflicting accesses ordered by streams and waits, no two live buffers overlapping in an arena,
 /// waits acyclic, collectives of one group in one order and equal payload on every member, no deadlock under zero buffering.
 Status verify(const StepProgram &program);
-/// The members' programs against each other: one rank a role stands for its peers.
+/// The members' programs against each other, each of which has passed verify(): one rank a role stands for its peers. Also that
+/// the program covers the job's micro-batches, and that state lies where the other programs of the role have it.
 Status verifyTogether(const Plan &plan, ProgramKind kind);
-/// The same with every rank's own program, by rank.
+/// Groups and progress with every rank's own program, by rank.
 Status verifyTogether(std::span<const StepProgram *const> programs, const RankGrid &grid);
 
 /// `rankyardctl plan --json` (DESIGN 3.2), without times where no calibration is known.

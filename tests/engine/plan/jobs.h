@@ -3,9 +3,11 @@
 
 #include "engine/plan/plan.h"
 
+#include <random>
+
 namespace rankyard::plan {
 
-/// A job with the given layout; sizes small enough to read its program.
+/// A job small enough to read its program.
 inline spec::JobSpec smallJob(std::int64_t dp = 2, std::int64_t zero = 1, std::int64_t microbatches = 2)
 {
     spec::JobSpec job;
@@ -21,6 +23,7 @@ inline spec::JobSpec smallJob(std::int64_t dp = 2, std::int64_t zero = 1, std::i
     return job;
 }
 
+/// GPT-2 small over 32 micro-batches.
 inline spec::JobSpec largeJob()
 {
     spec::JobSpec job;
@@ -34,6 +37,54 @@ inline spec::JobSpec largeJob()
     job.batch.micro = 1;
     job.batch.global = 64;
     return job;
+}
+
+/// A legal job with odd sizes.
+inline spec::JobSpec randomJob(std::mt19937_64 &random)
+{
+    const auto pick = [&](std::int64_t least, std::int64_t most) {
+        return least + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most - least + 1));
+    };
+    constexpr std::int64_t bucketBytes[] = {1, 100, 1000, 10000, 26214400};
+    constexpr DType computes[] = {DType::F32, DType::F32, DType::BF16, DType::F16, DType::F64};
+    spec::JobSpec job;
+    job.model.layers = pick(1, 4);
+    job.model.heads = pick(1, 4);
+    job.model.hidden = job.model.heads * pick(1, 9);
+    if (pick(0, 1) == 1)
+        job.model.ffn = pick(1, 70);
+    job.model.seq = pick(1, 40);
+    job.model.vocab = pick(2, 300);
+    job.model.tied = pick(0, 2) > 0;
+    job.layout.dp = pick(1, 5);
+    job.zero.stage = pick(0, 1);
+    job.zero.bucketBytes = bucketBytes[pick(0, 4)];
+    job.comm.overlapGrads = pick(0, 3) > 0;
+    job.comm.overlapParams = pick(0, 3) > 0;
+    job.precision.compute = computes[pick(0, 4)];
+    job.precision.lossIn16bit = pick(0, 3) == 0;
+    job.batch.micro = pick(1, 8);
+    job.batch.global = job.layout.dp * job.batch.micro * pick(1, 4);
+    return job;
+}
+
+inline const Op *findOp(const StepProgram &program, OpKind kind, Segment segment = Segment::None, std::int32_t microbatch = none,
+                        std::int32_t chunk = none)
+{
+    for (const Op &op : program.ops) {
+        if (op.kind == kind && (segment == Segment::None || op.segment == segment) && (microbatch == none || op.microbatch == microbatch)
+            && (chunk == none || op.chunk == chunk))
+            return &op;
+    }
+    return nullptr;
+}
+
+inline std::int64_t countOps(const StepProgram &program, OpKind kind)
+{
+    std::int64_t count = 0;
+    for (const Op &op : program.ops)
+        count += op.kind == kind ? 1 : 0;
+    return count;
 }
 
 } // namespace rankyard::plan

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/plan/verify/checks.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+namespace rankyard::plan {
+
+namespace {
+
+/// The table of units.h from the readers' side. A read is P (a parameter) or who must have written it last: segment, direction
+/// (l load, f forward, b backward-input), place among the writes. A write is A (activation or its gradient), G (a
+/// parameter's gradient), S (stats), W (workspace), w (workspace, or absent). A row without a unit is for all that have the
+/// segment and no row of their own.
+struct Row {
+    UnitKind unit;
+    Segment segment;
+    OpKind kind;
+    std::string_view reads;
+    std::string_view writes;
+};
+
+constexpr UnitKind any = UnitKind::None;
+constexpr OpKind bi = OpKind::BackwardInput;
+constexpr OpKind bw = OpKind::BackwardWeight;
+constexpr Row table[] = {
+    {UnitKind::Embedding, Segment::Lookup, OpKind::Forward, "none.l0 P", "A"},
+    {UnitKind::Embedding, Segment::Join, OpKind::Forward, "lookup.f0 P", "A"},
+    {UnitKind::Embedding, Segment::Join, bi, "norm.b0", "G"},
+    {UnitKind::Embedding, Segment::Lookup, bw, "norm.b0 none.l0", "G"},
+    {any, Segment::Norm, OpKind::Forward, "join.f0 P P", "AA"},
+    {any, Segment::Join, bi, "norm.b0", "G"},
+    {any, Segment::Qkv, OpKind::Forward, "norm.f0 P P", "A"},
+    {any, Segment::Qkv, bi, "core.b0 P", "AG"},
+    {any, Segment::Qkv, bw, "core.b0 norm.f0", "Gw"},
+    {any, Segment::Core, OpKind::Forward, "qkv.f0", "AA"},
+    {any, Segment::Core, bi, "out.b0 qkv.f0 core.f0 core.f1", "A"},
+    {any, Segment::Out, OpKind::Forward, "core.f0 P", "A"},
+    {any, Segment::Out, bi, "norm.b0 P", "A"},
+    {any, Segment::Out, bw, "norm.b0 core.f0", "Gw"},
+    {UnitKind::Attention, Segment::Join, OpKind::Forward, "join.f0 out.f0 P", "A"},
+    {UnitKind::Attention, Segment::Norm, bi, "qkv.b0 join.f0 norm.f1 P norm.b0", "AGG"},
+    {any, Segment::Up, OpKind::Forward, "norm.f0 P P", "AA"},
+    {any, Segment::Up, bi, "down.b0 up.f0 P", "AAG"},
+    {any, Segment::Up, bw, "up.b0 norm.f0", "Gw"},
+    {any, Segment::Down, OpKind::Forward, "up.f1 P", "A"},
+    {any, Segment::Down, bi, "norm.b0 P", "A"},
+    {any, Segment::Down, bw, "norm.b0 up.f1", "Gw"},
+    {UnitKind::Mlp, Segment::Join, OpKind::Forward, "join.f0 down.f0 P", "A"},
+    {UnitKind::Mlp, Segment::Norm, bi, "up.b1 join.f0 norm.f1 P norm.b0", "AGG"},
+    {UnitKind::Head, Segment::Norm, bi, "loss.f1 join.f0 norm.f1 P", "AGG"},
+};
+constexpr std::string_view lossReads = "norm.f0 P none.l1";
+constexpr std::string_view lossWritesTrain = "SAGWw";
+constexpr std::string_view lossWritesEval = "SWw";
+
+struct Source {
+    bool param = false;
+    Segment segment = Segment::None;
+    char direction = 'f';
+    std::size_t place = 0;
+};
+
+struct Signature {
+    std::vector<Source> reads;
+    std::string_view writes;
+};
+
+Signature parse(std::string_view reads, std::string_view writes)
+{
+    Signature signature {{}, writes};
+    for (std::size_t begin = 0; begin < reads.size();) {
+        const std::size_t end = std::min(reads.find(' ', begin), reads.size());
+        const std::string_view word = reads.substr(begin, end - begin);
+        begin = end + 1;
+        Source source;
+        source.param = word == "P";
+        if (!source.param) {
+            const std::size_t dot = word.find('.');
+            for (int s = 0; s <= static_cast<int>(Segment::Loss); ++s) {
+                if (word.substr(0, dot) == nameOf(static_cast<Segment>(s)))
+                    source.segment = static_cast<Segment>(s);
+            }
+            source.direction = word[dot + 1];
+            source.place = static_cast<std::size_t>(word[dot + 2] - '0');
+        }
+        signature.reads.push_back(source);
+    }
+    return signature;
+}
+
+char directionOf(OpKind kind)
+{
+    switch (kind) {
+    case OpKind::LoadBatch:
+        return 'l';
+    case OpKind::BackwardInput:
+        return 'b';
+    case OpKind::BackwardWeight:
+        return 'w';
+    default:
+        return 'f';
+    }
+}
+
+class Signatures
+{
+public:
+    explicit Signatures(bool train)
+    {
+        for (const Row &row : table)
+            m_all.push_back(parse(row.reads, row.writes));
+        m_loss = parse(lossReads, train ? lossWritesTrain : lossWritesEval);
+        m_load = parse("", "AA");
+    }
+    /// Null when no unit has this op.
+    const Signature *find(const Op &op) const
+    {
+        if (op.kind == OpKind::LoadBatch)
+            return &m_load;
+        const OpKind kind = op.kind == OpKind::Recompute ? OpKind::Forward : op.kind;
+        if (op.segment == Segment::Loss)
+            return op.unit.kind == UnitKind::Head && kind == OpKind::Forward ? &m_loss : nullptr;
+        const Signature *general = nullptr;
+        for (std::size_t i = 0; i < std::size(table); ++i) {
+            if (table[i].segment != op.segment || table[i].kind != kind)
+                continue;
+            if (table[i].unit == op.unit.kind)
+                return &m_all[i];
+            if (table[i].unit == any)
+                general = &m_all[i];
+        }
+        return general;
+    }
+
+private:
+    std::vector<Signature> m_all;
+    Signature m_loss;
+    Signature m_load;
+};
+
+class OperandCheck
+{
+public:
+    explicit OperandCheck(const StepProgram &program);
+    Status run();
+
+private:
+    struct Writer {
+        OpId op = none;
+        std::size_t place = 0;
+    };
+    /// What one op of a segment looks like; the others must look the same.
+    using Shape = std::tuple<UnitKind, Segment, OpKind, std::size_t>;
+    /// A use of a tensor: by whom and for which micro-batch.
+    using Use = std::tuple<TensorId, UnitKind, std::int32_t, std::int32_t>;
+
+    Status checkUnitOp(const Op &op);
+    Status checkRead(const Op &op, BufferId id, const Source &source) const;
+    Status checkWrite(const Op &op, BufferId id, char code) const;
+    Status checkAlike(const Op &op);
+    Status checkWeights(const Op &op);
+    Status checkStepOp(const Op &op) const;
+    Status checkCollective(const Op &op) const;
+    Status checkRows(const Op &op);
+    Status checkOnce() const;
+    Status checkGradientsComplete();
+    int placeOf(Unit unit) const;
+
+    const StepProgram &m_program;
+    Signatures m_signatures;
+    std::vector<Writer> m_writers;        ///< of transient buffers
+    std::vector<TensorId> m_tensorOf;     ///< of parameter and gradient views
+    std::array<std::vector<std::int64_t>, 5 * 10 * 14 * 8> m_shapes {}; ///< of written operands, by segment, kind and place
+    std::vector<std::vector<TensorId>> m_weights; ///< what a unit's segment reads in its forward
+    std::vector<std::size_t> m_owner;     ///< the segment that uses a tensor; its index in m_weights + 1
+    std::vector<std::int64_t> m_rows;     ///< tokens of the loss so far, by micro-batch
+    std::vector<Use> m_uses;
+    std::vector<Use> m_gradients;
+    int m_layers = 0;
+    std::int32_t m_microbatches = 0;
+};
+
+OperandCheck::OperandCheck(const StepProgram &program)
+    : m_program(program), m_signatures(program.kind == ProgramKind::Train), m_writers(program.buffers.size()),
+      m_tensorOf(program.buffers.size(), none), m_owner(program.tensors.size(), 0)
+{
+    for (const Tensor &tensor : program.tensors) {
+        m_tensorOf[at(tensor.param)] = tensor.id;
+        if (tensor.grad != none)
+            m_tensorOf[at(tensor.grad)] = tensor.id;
+    }
+    for (const Op &op : program.ops) {
+        m_layers = std::max(m_layers, op.unit.layer + 1);
+        m_microbatches = std::max(m_microbatches, op.microbatch + 1);
+    }
+}
+
+/// Units in forward order: neighbours differ by one.
+int OperandCheck::placeOf(Unit unit) const
+{
+    switch (unit.kind) {
+    case UnitKind::Attention:
+        return 1 + 2 * unit.layer;
+    case UnitKind::Mlp:
+        return 2 + 2 * unit.layer;
+    case UnitKind::Head:
+        return 1 + 2 * m_layers;
+    default:
+        return 0;
+    }
+}
+
+Status OperandCheck::checkRead(const Op &op, BufferId id, const Source &source) const
+{
+    const Buffer &buffer = m_program.buffer(id);
+    if (source.param != (m_tensorOf[at(id)] != none && buffer.kind == MemoryKind::Params))
+        return broken(op, "reads " + buffer.name + (source.param ? ", which is not a parameter" : " where an activation belongs"));
+    if (source.param)
+        return {};
+    const Writer writer = m_writers[at(id)];
+    if (writer.op == none)
+        return broken(op, "reads " + buffer.name + ", which no op has written");
+    const Op &from = m_program.op(writer.op);
+    if (from.segment != source.segment || directionOf(from.kind) != source.direction || writer.place != source.place)
+        return broken(op, "reads " + buffer.name + " as " + opName(from) + " left it, which is not the operand that it needs");
+    if (from.microbatch != op.microbatch)
+        return broken(op, "reads " + buffer.name + " of micro-batch " + std::to_string(from.microbatch));
+    if (from.unit.kind != UnitKind::None && std::abs(placeOf(from.unit) - placeOf(op.unit)) > 1)
+        return broken(op, "reads " + buffer.name + " of " + placeName(from.unit, from.segment) + ", which is not its neighbour");
+    return {};
+}
+
+Status OperandCheck::checkWrite(const Op &op, BufferId id, char code) const
+{
+    const Buffer &buffer = m_program.buffer(id);
+    const bool transient = !buffer.persistent && buffer.parent == none;
+    bool right = false;
+    switch (code) {
+    case 'A':
+        right = transient && buffer.kind == MemoryKind::Activations;
+        break;
+    case 'G':
+        right = m_tensorOf[at(id)] != none && buffer.kind == MemoryKind::Grads;
+        break;
+    case 'S':
+        right = id == m_program.stats;
+        break;
+    default:
+        right = transient && buffer.kind == MemoryKind::Workspace;
+    }
+    return right ? Status() : broken(op, "writes " + buffer.name + ", which is not the kind of buffer that belongs there");
+}
+
+/// The same output of two layers has the same shape.
+Status OperandCheck::checkAlike(const Op &op)
+{
+    for (std::size_t place = 0; place < std::min<std::size_t>(op.writes.size(), 8); ++place) {
+        const Buffer &buffer = m_program.buffer(op.writes[place]);
+        const std::size_t index = ((static_cast<std::size_t>(op.unit.kind) * 10 + static_cast<std::size_t>(op.segment)) * 14
+                                   + static_cast<std::size_t>(op.kind)) * 8 + place;
+        std::vector<std::int64_t> shape = buffer.shape;
+        shape.push_back(static_cast<std::int64_t>(buffer.dtype));
+        if (m_shapes[index].empty())
+            m_shapes[index] = std::move(shape);
+        else if (m_shapes[index] != shape)
+            return broken(op, "writes " + buffer.name + ", whose shape or type differs from the same output elsewhere");
+    }
+    return {};
+}
+
+/// All ops of a segment use the parameters of its forward, in that order.
+Status OperandCheck::checkWeights(const Op &op)
+{
+    std::vector<TensorId> params;
+    std::vector<TensorId> grads;
+    for (const BufferId id : op.reads) {
+        if (const TensorId tensor = m_tensorOf[at(id)]; tensor != none)
+            params.push_back(tensor);
+    }
+    for (const BufferId id : op.writes) {
+        if (const TensorId tensor = m_tensorOf[at(id)]; tensor != none)
+            grads.push_back(tensor);
+    }
+    const std::size_t index = at(placeOf(op.unit)) * 10 + static_cast<std::size_t>(op.segment);
+    if (index >= m_weights.size())
+        m_weights.resize(index + 1);
+    std::vector<TensorId> &own = m_weights[index];
+    const bool forward = op.kind == OpKind::Forward || op.kind == OpKind::Recompute;
+    if (forward && own.empty())
+        own = params;
+    if (forward && own != params)
+        return broken(op, "reads other parameters than the same segment before");
+    if (!std::is_sorted(params.begin(), params.end()))
+        return broken(op, "reads its parameters in another order than the model's");
+    for (const TensorId tensor : forward ? params : std::vector<TensorId>()) {
+        std::size_t &owner = m_owner[at(tensor)];
+        const bool tied = op.segment == Segment::Loss && owner == static_cast<std::size_t>(Segment::Lookup) + 1;
+        if (owner != 0 && owner != index + 1 && !tied)
+            return broken(op, "reads " + m_program.tensors[at(tensor)].name + ", which is another segment's");
+        owner = owner == 0 ? index + 1 : owner;
+    }
+    const auto isPart = [&](const std::vector<TensorId> &part) {
+        auto next = own.begin();
+        for (const TensorId tensor : part) {
+            next = std::find(next, own.end(), tensor);
+            if (next == own.end())
+                return false;
+            ++next;
+        }
+        return true;
+    };
+    if (!isPart(params) || !isPart(grads))
+        return broken(op, "uses parameters that its segment's forward did not");
+    for (const TensorId tensor : forward ? params : std::vector<TensorId>())
+        m_uses.emplace_back(tensor, op.unit.kind, op.unit.layer, op.microbatch);
+    for (const TensorId tensor : grads)
+        m_gradients.emplace_back(tensor, op.unit.kind, op.unit.layer, op.microbatch);
+    return {};
+}
+
+/// The chunks of the loss follow each other and cover every token.
+Status OperandCheck::checkRows(const Op &op)
+{
+    if (op.microbatch < 0)
+        return broken(op, "belongs to no micro-batch");
+    if (m_rows.size() <= at(op.microbatch))
+        m_rows.resize(at(op.microbatch) + 1, 0);
+    std::int64_t &done = m_rows[at(op.microbatch)];
+    const std::int64_t tokens = numelOf(m_program.buffer(op.reads[2]).shape);
+    const auto logits = op.writes.begin() + (m_program.kind == ProgramKind::Train ? 3 : 1);
+    const std::int64_t capacity = m_program.buffer(*logits).shape.empty() ? 0 : m_program.buffer(*logits).shape[0];
+    if (op.rowBegin != done || op.rowEnd <= op.rowBegin || op.rowEnd > tokens || op.rowEnd - op.rowBegin > capacity)
+        return broken(op, "covers other tokens than those that follow the chunk before");
+    done = op.rowEnd;
+    return {};
+}
+
+Status OperandCheck::checkUnitOp(const Op &op)
+{
+    const Signature *signature = m_signatures.find(op);
+    if (signature == nullptr)
+        return broken(op, "is an op that no unit has");
+    if (op.microbatch == none)
+        return broken(op, "belongs to no micro-batch");
+    const std::size_t most = signature->writes.size();
+    const std::size_t least = most > 0 && signature->writes.back() == 'w' ? most - 1 : most;
+    if (op.reads.size() != signature->reads.size() || op.writes.size() < least || op.writes.size() > most)
+        return broken(op, "has " + std::to_string(op.reads.size()) + " reads and " + std::to_string(op.writes.size()) + " writes, which is not its table's row");
+    for (std::size_t i = 0; i < op.reads.size(); ++i)
+        RY_TRY(checkRead(op, op.reads[i], signature->reads[i]));
+    for (std::size_t i = 0; i < op.writes.size(); ++i)
+        RY_TRY(checkWrite(op, op.writes[i], signature->writes[i]));
+    RY_TRY(checkAlike(op));
+    RY_TRY(checkWeights(op));
+    if (op.segment == Segment::Loss)
+        RY_TRY(checkRows(op));
+    for (std::size_t i = 0; i < op.writes.size(); ++i)
+        m_writers[at(op.writes[i])] = {op.id, i};
+    return {};
+}
+
+Status OperandCheck::checkCollective(const Op &op) const
+{
+    if (op.reads.size() != 1 || op.writes.size() != 1)
+        return broken(op, "must have one buffer to read and one to write");
+    const Buffer &target = m_program.buffer(op.writes[0]);
+    if (op.payload != target.bytes)
+        return broken(op, "has a payload of " + std::to_string(op.payload) + " bytes for " + target.name + " of " + std::to_string(target.bytes));
+    const Group &group = m_program.groups[at(op.group)];
+    if (target.id == m_program.stats) {
+        if (op.kind != OpKind::AllReduce || op.reads[0] != target.id)
+            return broken(op, "must be an all-reduce in place: it is for stats");
+        if (group.axes.size() != 4)
+            return broken(op, "reduces stats over " + group.name + ", which is not all ranks");
+        return {};
+    }
+    if (op.chunk < 0 || at(op.chunk) >= m_program.buckets.size())
+        return broken(op, "has no bucket");
+    const Bucket &bucket = m_program.buckets[at(op.chunk)];
+    if (op.group != bucket.group)
+        return broken(op, "goes over the group " + group.name + ", not over the bucket's");
+    const bool gather = op.kind == OpKind::AllGather;
+    if (target.id != (gather ? bucket.param : bucket.grad) || op.reads[0] != (gather ? bucket.paramSlice : bucket.grad))
+        return broken(op, "is for " + target.name + ", which is not its bucket's");
+    if (op.kind != OpKind::AllReduce && bucket.slices == 1)
+        return broken(op, "needs slices, but its bucket is whole on every rank");
+    if (op.kind == OpKind::AllReduce && bucket.slices > 1)
+        return broken(op, "reduces a bucket whole whose slices have owners");
+    return {};
+}
+
+Status OperandCheck::checkStepOp(const Op &op) const
+{
+    if (isCollective(op.kind))
+        return checkCollective(op);
+    if (op.kind == OpKind::StepScalars)
+        return op.reads == std::vector {m_program.stats} && op.writes.empty() ? Status() : broken(op, "must read stats and write nothing");
+    if (op.kind != OpKind::GradNorm && op.kind != OpKind::Optimizer)
+        return {};
+    if (op.chunk < 0 || at(op.chunk) >= m_program.buckets.size() || m_program.kind != ProgramKind::Train)
+        return broken(op, "has no bucket");
+    const Bucket &bucket = m_program.buckets[at(op.chunk)];
+    std::vector<BufferId> writes = {m_program.stats};
+    if (op.kind == OpKind::Optimizer) {
+        writes = {bucket.paramSlice, bucket.exp1, bucket.exp2};
+        if (bucket.master != none)
+            writes.push_back(bucket.master);
+    }
+    if (op.reads != std::vector {bucket.gradSlice} || op.writes != writes)
+        return broken(op, "does not work on its bucket's slices");
+    return {};
+}
+
+/// No op of a unit stands twice, no micro-batch is left out.
+Status OperandCheck::checkOnce() const
+{
+    using Key = std::tuple<OpKind, UnitKind, std::int32_t, Segment, std::int32_t, std::int32_t>;
+    std::vector<std::pair<Key, OpId>> keys;
+    keys.reserve(m_program.ops.size());
+    for (const Op &op : m_program.ops) {
+        if (op.unit.kind != UnitKind::None || op.kind == OpKind::LoadBatch)
+            keys.push_back({{op.kind, op.unit.kind, op.unit.layer, op.segment, op.microbatch, op.chunk}, op.id});
+    }
+    std::sort(keys.begin(), keys.end());
+    for (std::size_t i = 1; i < keys.size(); ++i) {
+        if (keys[i].first == keys[i - 1].first)
+            return broken(m_program.op(keys[i].second), "stands in the program a second time");
+    }
+    return {};
+}
+
+/// In each micro-batch the gradient of a tensor comes from exactly the units that used the tensor.
+Status OperandCheck::checkGradientsComplete()
+{
+    for (const Tensor &tensor : m_program.tensors) {
+        if (m_owner[at(tensor.id)] == 0 && m_program.kind != ProgramKind::Gather)
+            return Error::make(Code::Internal, "no op uses it", "tensor " + tensor.name);
+    }
+    if (m_program.kind != ProgramKind::Train)
+        return {};
+    for (auto *list : {&m_uses, &m_gradients}) {
+        std::sort(list->begin(), list->end());
+        list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+    std::vector<Use> missing;
+    std::set_symmetric_difference(m_uses.begin(), m_uses.end(), m_gradients.begin(), m_gradients.end(), std::back_inserter(missing));
+    if (!missing.empty()) {
+        const auto &[tensor, unit, layer, microbatch] = missing.front();
+        return Error::make(Code::Internal,
+                           "uses and gradients of " + m_program.tensors[at(tensor)].name + " do not match in micro-batch " + std::to_string(microbatch),
+                           placeName({unit, layer}, Segment::None));
+    }
+    return {};
+}
+
+Status OperandCheck::run()
+{
+    for (const Op &op : m_program.ops) {
+        const bool ofUnit = op.kind == OpKind::LoadBatch || op.kind == OpKind::Forward || op.kind == OpKind::BackwardInput
+            || op.kind == OpKind::BackwardWeight || op.kind == OpKind::Recompute;
+        RY_TRY(ofUnit ? checkUnitOp(op) : checkStepOp(op));
+    }
+    RY_TRY(checkOnce());
+    for (const Op &op : m_program.ops) {
+        if (op.segment == Segment::Loss && m_rows[at(op.microbatch)] != numelOf(m_program.buffer(op.reads[2]).shape))
+            return broken(op, "the chunks of the loss leave tokens out");
+    }
+    for (std::int32_t i = 0; i < m_microbatches; ++i) {
+        if (at(i) >= m_rows.size() || m_rows[at(i)] == 0)
+            return Error::make(Code::Internal, "has no loss", "micro-batch " + std::to_string(i));
+    }
+    return checkGradientsComplete();
+}
+
+} // namespace
+
+Status checkOperands(const StepProgram &program) { return OperandCheck(program).run(); }
+
+} // namespace rankyard::plan
