@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/kernels/cpu_device.h"
+
+#include <functional>
+#include <string>
+
+/// From an op of the program to a kernel call with its addresses (the table in engine/plan/units.h, row by row).
+namespace rankyard::kernels {
+
+using BindResult = Result<std::unique_ptr<exec::BoundOp>>;
+
+BindResult bindForward(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindBackwardInput(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindBackwardWeight(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+
+/// An op as a function object: copied once at load, called every step.
+template<typename Work>
+class FunctionOp : public exec::BoundOp
+{
+public:
+    FunctionOp(Work work, bool flush) : m_work(std::move(work)), m_flush(flush) {}
+    void run(exec::StepState &state) override
+    {
+        const FlushSubnormals flush(m_flush);
+        m_work(state);
+    }
+
+private:
+    Work m_work;
+    bool m_flush;
+};
+
+/// What the bind functions share: the op's operands by place, the sizes of the model, checks, sums over threads.
+class Binder
+{
+public:
+    Binder(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+
+    CpuDevice &device;
+    const exec::BindContext &context;
+    const plan::Op &op;
+    const spec::JobSpec &job;
+    DType compute;
+    const KernelTable *table = nullptr; ///< null: compute type without kernels
+    std::int64_t tokens, hidden, heads, ffn, vocab, seq;
+
+    /// Error unless the op has that many operands, the kernels know the compute type, and activations have it.
+    Status require(std::size_t reads, std::size_t writes) const;
+    Error missing(const std::string &what) const;
+
+    void *read(std::size_t place) const { return at(op.reads[place]); }
+    void *write(std::size_t place) const { return at(op.writes[place]); }
+    const plan::Buffer &readBuffer(std::size_t place) const { return context.program->buffer(op.reads[place]); }
+    const plan::Buffer &writeBuffer(std::size_t place) const { return context.program->buffer(op.writes[place]); }
+    std::size_t computeBytes() const { return bytesOf(compute); }
+    std::size_t accBytes() const { return compute == DType::F64 ? 8 : 4; }
+    /// How the gradient in writes[place] is stored.
+    Result<GradientStorage> gradient(std::size_t place) const;
+    Result<GradientStorage> storageOf(DType type) const;
+
+    template<typename Work>
+    BindResult make(Work work) const
+    {
+        return std::unique_ptr<exec::BoundOp>(
+            std::make_unique<FunctionOp<Work>>(std::move(work), compute != DType::F64));
+    }
+
+private:
+    void *at(plan::BufferId id) const { return context.address[static_cast<std::size_t>(id)]; }
+};
+
+/// A product divided among the threads; knows the scratch that it needs.
+class TeamGemm
+{
+public:
+    /// Reserves scratch. The pointers of `gemm` stay as given; a, b, c may be moved in run().
+    TeamGemm(CpuDevice &device, const KernelTable &table, const Gemm &gemm, std::size_t inputBytes, std::size_t accBytes);
+    void run(exec::StepState &state) const;
+
+private:
+    Gemm part(int thread) const;
+
+    CpuDevice *m_device;
+    const KernelTable *m_table;
+    Gemm m_gemm;
+    std::int64_t m_inputBytes;
+    std::int64_t m_outputBytes;
+    bool m_byColumns = false;
+};
+
+/// Sums over rows (bias and norm gradients): every thread adds its rows into its own `width` Acc zeros, then the sums are
+/// added in the order of the threads and written to the gradients.
+class ColumnSums
+{
+public:
+    struct Target {
+        void *gradient;
+        GradientStorage storage;
+        std::int64_t width;
+    };
+    ColumnSums(const Binder &binder, std::vector<Target> targets);
+
+    /// work(rows, sums): sums[i] is the place for target i.
+    template<typename Work>
+    void run(std::int64_t rows, Work work) const
+    {
+        m_device->team().run([&](int thread) {
+            const FlushSubnormals flush(m_accBytes == 4);
+            void *sums[2];
+            zeroed(thread, sums);
+            const Range range = share(rows, m_device->team().size(), thread, 8);
+            if (range.size() > 0)
+                work(range, sums);
+        });
+        finish();
+    }
+
+private:
+    void zeroed(int thread, void **sums) const;
+    void finish() const;
+
+    CpuDevice *m_device;
+    const KernelTable *m_table;
+    std::vector<Target> m_targets;
+    std::int64_t m_accBytes;
+    bool m_accumulate;
+};
+
+} // namespace rankyard::kernels

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/kernels/cpu_device.h"
+
+#include "engine/kernels/bind.h"
+
+#include <algorithm>
+#include <fstream>
+
+namespace rankyard::kernels {
+
+void Scratch::reserve(std::int64_t bytes)
+{
+    if (bytes <= m_bytes)
+        return;
+    m_owner = std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes) + 64); // zeroed: touched before the first step
+    const auto address = reinterpret_cast<std::uintptr_t>(m_owner.get());
+    m_data = m_owner.get() + ((64 - address % 64) % 64);
+    m_bytes = bytes;
+}
+
+CpuDevice::CpuDevice(int threads, Isa isa) : m_isa(isa), m_tables(tablesFor(isa)) { setThreads(threads); }
+
+void CpuDevice::setThreads(int threads)
+{
+    const int count = std::max(threads, 1);
+    if (!m_team || m_team->size() != count)
+        m_team = std::make_unique<Team>(count);
+    m_scratch.resize(static_cast<std::size_t>(count));
+    reserve(m_reserved);
+}
+
+void CpuDevice::reserve(std::int64_t bytes)
+{
+    m_reserved = std::max(m_reserved, bytes);
+    for (Scratch &scratch : m_scratch)
+        scratch.reserve(m_reserved);
+}
+
+std::string CpuDevice::name() const
+{
+    std::string model = "CPU";
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);) {
+        if (line.starts_with("model name")) {
+            model = line.substr(std::min(line.find(": ") + 2, line.size()));
+            break;
+        }
+    }
+    const int threads = m_team->size();
+    return model + ", " + nameOf(m_isa) + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+}
+
+std::vector<std::pair<std::string, std::int64_t>> CpuDevice::libraryWorkspace() const
+{
+    std::int64_t bytes = 0;
+    for (const Scratch &scratch : m_scratch)
+        bytes += scratch.bytes();
+    return {{"kernel scratch", bytes}};
+}
+
+Result<std::unique_ptr<exec::BoundOp>> CpuDevice::bind(const exec::BindContext &context, const plan::Op &op)
+{
+    switch (op.kind) {
+    case plan::OpKind::Forward:
+    case plan::OpKind::Recompute: return bindForward(*this, context, op);
+    case plan::OpKind::BackwardInput: return bindBackwardInput(*this, context, op);
+    case plan::OpKind::BackwardWeight: return bindBackwardWeight(*this, context, op);
+    case plan::OpKind::GradNorm: return bindGradNorm(*this, context, op);
+    case plan::OpKind::Optimizer: return bindOptimizer(*this, context, op);
+    default: return Binder(*this, context, op).missing("no kernel");
+    }
+}
+
+} // namespace rankyard::kernels
+
+namespace rankyard::exec {
+
+std::unique_ptr<Device> makeCpuDevice(int threads)
+{
+    return std::make_unique<kernels::CpuDevice>(threads, kernels::detectIsa());
+}
+
+} // namespace rankyard::exec

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Causal attention, one (sequence, head) at a time, as products of the micro kernel on packed keys and values. Forward keeps a
+// strip of scores of maxRows queries in the first-level cache and only its log-sum-exp in memory; backward makes the
+// probabilities again (Dao et al. 2022). Keys behind the diagonal block are neither multiplied nor read.
+#pragma once
+
+#include "engine/kernels/tuned_gemm.h"
+
+namespace rankyard::kernels {
+namespace {
+
+/// How probabilities are stored between products: as the packed operands are.
+template<typename T>
+struct Stored {
+    using Type = AccOf<T>;
+};
+#if RY_BF16
+template<>
+struct Stored<Bf16> {
+    using Type = Bf16;
+};
+#endif
+template<typename T>
+using StoredOf = typename Stored<T>::Type;
+
+template<typename T>
+struct AttentionPlan {
+    i64 seq, size, width;
+    i64 keyColumns;   ///< seq in whole panels
+    i64 headColumns;  ///< size in whole panels
+    i64 strip;        ///< elements from one row of scores to the next
+    i64 rowBlock;     ///< queries whose probabilities backward keeps
+    i64 headSteps, keySteps, rowSteps;
+
+    explicit AttentionPlan(const Attention &a)
+        : seq(a.seq)
+        , size(a.size)
+        , width(a.heads * a.size)
+    {
+        constexpr i64 nr = panelColumns<T>, cacheBytes = 384 << 10;
+        keyColumns = roundUp(seq, nr);
+        headColumns = roundUp(size, nr);
+        strip = keyColumns + 16;
+        const i64 fit = cacheBytes / (2 * strip * static_cast<i64>(sizeof(StoredOf<T>))) / maxRows * maxRows;
+        rowBlock = smaller(larger<i64>(fit, maxRows), roundUp(seq, maxRows));
+        headSteps = stepsOf<T>(size);
+        keySteps = stepsOf<T>(seq);
+        rowSteps = stepsOf<T>(rowBlock);
+    }
+};
+
+/// Hands out pieces of the scratch, or with a null base only counts them.
+struct Carver {
+    char *base;
+    i64 used = 0;
+
+    template<typename U>
+    U *take(i64 count)
+    {
+        U *piece = reinterpret_cast<U *>(base + used);
+        used += roundUp(count * static_cast<i64>(sizeof(U)), 64);
+        return piece;
+    }
+};
+
+template<typename T>
+struct AttentionScratch {
+    StepOf<T> *keys;        ///< B of Q·Kᵀ
+    StepOf<T> *values;      ///< forward: B of P·V; backward: B of dO·Vᵀ
+    StepOf<T> *keyRows;     ///< backward: B of dS·K
+    StepOf<T> *queryRows;   ///< backward: B of dSᵀ·Q
+    StepOf<T> *gradRows;    ///< backward: B of Pᵀ·dO
+    StepOf<T> *left;        ///< a row block of A where it has to be packed
+    AccOf<T> *scores, *products;
+    StoredOf<T> *probabilities, *scoreGrads;
+    AccOf<T> *tile, *dKeys, *dValues, *rowDots;
+
+    AttentionScratch(const AttentionPlan<T> &p, char *base, i64 &bytes)
+    {
+        Carver carver {base};
+        keys = carver.take<StepOf<T>>(p.keyColumns * p.headSteps);
+        const i64 rows = p.headColumns * p.keySteps, columns = p.keyColumns * p.headSteps;
+        values = carver.take<StepOf<T>>(larger(rows, columns));
+        keyRows = carver.take<StepOf<T>>(rows);
+        queryRows = carver.take<StepOf<T>>(p.headColumns * p.rowSteps);
+        gradRows = carver.take<StepOf<T>>(p.headColumns * p.rowSteps);
+        left = carver.take<StepOf<T>>(maxRows * larger(p.headSteps, p.rowSteps) + 16);
+        scores = carver.take<AccOf<T>>(maxRows * p.strip);
+        products = carver.take<AccOf<T>>(maxRows * p.strip);
+        probabilities = carver.take<StoredOf<T>>(p.rowBlock * p.strip);
+        scoreGrads = carver.take<StoredOf<T>>(p.rowBlock * p.strip);
+        tile = carver.take<AccOf<T>>(maxRows * p.headColumns);
+        dKeys = carver.take<AccOf<T>>((p.seq + maxRows) * p.headColumns);
+        dValues = carver.take<AccOf<T>>((p.seq + maxRows) * p.headColumns);
+        rowDots = carver.take<AccOf<T>>(p.rowBlock);
+        bytes = carver.used;
+    }
+};
+
+template<typename T>
+i64 attentionScratch(const Attention &a)
+{
+    i64 bytes = 0;
+    AttentionScratch<T>(AttentionPlan<T>(a), nullptr, bytes);
+    return bytes;
+}
+
+/// B(k, j) = rows[j·ld + k], all of `count` rows.
+template<typename T>
+void packAllTurned(const T *rows, i64 ld, i64 count, i64 k, StepOf<T> *out)
+{
+    constexpr i64 nr = panelColumns<T>;
+    for (i64 j = 0; j < count; j += nr)
+        packTurned(rows + j * ld, ld, k, smaller(nr, count - j), out + j * stepsOf<T>(k));
+}
+/// B(k, j) = rows[k·ld + j], j < columns.
+template<typename T>
+void packAllStraight(const T *rows, i64 ld, i64 k, i64 columns, StepOf<T> *out)
+{
+    constexpr i64 nr = panelColumns<T>;
+    for (i64 j = 0; j < columns; j += nr)
+        packStraight(rows + j, ld, k, smaller(nr, columns - j), out + j * stepsOf<T>(k));
+}
+
+/// scores[rows, columns] = rows of A (k = size) times a packed B of `columns` columns.
+template<typename T>
+void stripProduct(const T *a, i64 lda, int rows, i64 k, const StepOf<T> *b, i64 columns, AccOf<T> *scores, i64 strip,
+                  StepOf<T> *left)
+{
+    constexpr i64 nr = panelColumns<T>;
+    const i64 steps = stepsOf<T>(k);
+    const char *from = reinterpret_cast<const char *>(a);
+    i64 stride = lda * static_cast<i64>(sizeof(T));
+    if (!sameWhenPacked<T> || k % Packed<T>::width) {
+        packRows(a, lda, k, rows, left, steps);
+        from = reinterpret_cast<const char *>(left);
+        stride = steps * static_cast<i64>(sizeof(StepOf<T>));
+    }
+    const auto kernel = Micro<StepOf<T>, true>::of(rows);
+    for (i64 j = 0; j < columns; j += nr)
+        kernel(steps, from, stride, b + j * steps, scores + j, strip, Start::Zero, nullptr);
+}
+
+/// tile[rows, headColumns] = stored probabilities (k keys) times a packed B whose panels hold `panelSteps` steps.
+template<typename T>
+void probabilityProduct(const AttentionPlan<T> &p, const StoredOf<T> *a, int rows, i64 k, const StepOf<T> *b, AccOf<T> *tile)
+{
+    constexpr i64 nr = panelColumns<T>;
+    const auto kernel = Micro<StepOf<T>, true>::of(rows);
+    for (i64 d = 0; d < p.headColumns; d += nr)
+        kernel(stepsOf<T>(k), reinterpret_cast<const char *>(a), p.strip * static_cast<i64>(sizeof(StoredOf<T>)),
+               b + d * p.keySteps, tile + d, p.headColumns, Start::Zero, nullptr);
+}
+
+/// scores → e^(scale·(s − max)) as stored, zeros from `limit` to `end`; returns the sum, `top` is the largest scaled score.
+template<typename T>
+AccOf<T> softmaxRow(AccOf<T> *scores, StoredOf<T> *out, i64 limit, i64 end, AccOf<T> scale, AccOf<T> &top)
+{
+    using A = AccOf<T>;
+    VecOf<T> best = splat<T>(-__builtin_inff());
+    A rest = -__builtin_inff();
+    constexpr i64 lanes = lanesOf<T>;
+    i64 j = 0;
+    for (; j + lanes <= limit; j += lanes)
+        best = maximum(load(scores + j), best);
+    for (; j < limit; ++j)
+        rest = larger(rest, scores[j]);
+    top = larger(largest(best), rest) * scale;
+    VecOf<T> total {};
+    A tail = 0;
+    forLanes<A>(limit, [&](i64 i, auto part) {
+        const VecOf<T> e = exponential(part.get(scores + i) * scale - top);
+        if constexpr (sizeof(part) == sizeof(Whole))
+            total += e;
+        else
+            for (i64 l = 0; l < limit - i; ++l)
+                tail += e[l];
+        part.put(out + i, e);
+    });
+    for (i64 i = limit; i < end; ++i)
+        out[i] = StoredOf<T> {};
+    return sum(total) + tail;
+}
+
+template<typename T>
+void attentionForward(const Attention &a, i64 pair)
+{
+    using A = AccOf<T>;
+    const AttentionPlan<T> p(a);
+    i64 bytes = 0;
+    const AttentionScratch<T> s(p, static_cast<char *>(a.scratch), bytes);
+    const i64 sequence = pair / a.heads, head = pair % a.heads, ld = 3 * p.width, first = sequence * p.seq;
+    const T *q = static_cast<const T *>(a.qkv) + first * ld + head * p.size;
+    T *o = static_cast<T *>(a.o) + first * p.width + head * p.size;
+    A *lse = static_cast<A *>(a.lse) + head * a.tokens + first;
+    const A scale = 1 / static_cast<A>(std::sqrt(static_cast<double>(p.size)));
+    packAllTurned(q + p.width, ld, p.seq, p.size, s.keys);
+    packAllStraight(q + 2 * p.width, ld, p.seq, p.size, s.values);
+    const i64 blocks = (p.seq + maxRows - 1) / maxRows;
+    for (i64 block = 0, row = 0; block < blocks; ++block) {
+        const int rows = static_cast<int>(p.seq / blocks + (block < p.seq % blocks));
+        const i64 keys = row + rows, end = keys + keys % Packed<T>::width;
+        stripProduct(q + row * ld, ld, rows, p.size, s.keys, keys, s.scores, p.strip, s.left);
+        A sums[maxRows];
+        for (int i = 0; i < rows; ++i) {
+            A top;
+            sums[i] = softmaxRow<T>(s.scores + i * p.strip, s.probabilities + i * p.strip, row + i + 1, end, scale, top);
+            lse[row + i] = top + static_cast<A>(std::log(static_cast<double>(sums[i])));
+        }
+        probabilityProduct<T>(p, s.probabilities, rows, keys, s.values, s.tile);
+        for (int i = 0; i < rows; ++i) {
+            const A factor = 1 / sums[i];
+            const A *from = s.tile + i * p.headColumns;
+            T *to = o + (row + i) * p.width;
+            forLanes<T>(p.size, [&](i64 d, auto part) { part.put(to + d, part.get(from + d) * factor); });
+        }
+        row += rows;
+    }
+}
+
+/// Probabilities and the gradients of the scores of one row, zeros from `limit` to `end`.
+template<typename T>
+void scoreGradients(const AccOf<T> *scores, const AccOf<T> *dP, StoredOf<T> *probabilities, StoredOf<T> *grads, i64 limit,
+                    i64 end, AccOf<T> scale, AccOf<T> lse, AccOf<T> dot)
+{
+    forLanes<AccOf<T>>(limit, [&](i64 i, auto part) {
+        const VecOf<T> e = exponential(part.get(scores + i) * scale - lse);
+        part.put(probabilities + i, e);
+        part.put(grads + i, e * (part.get(dP + i) - dot) * scale);
+    });
+    for (i64 i = limit; i < end; ++i) {
+        probabilities[i] = StoredOf<T> {};
+        grads[i] = StoredOf<T> {};
+    }
+}
+
+/// sums[key, headColumns] += Σ over rows from … count of stored[row, key]·b[row]: the products with turned probabilities.
+template<typename T>
+void turnedProduct(const AttentionPlan<T> &p, const StoredOf<T> *stored, i64 count, i64 keys, i64 firstRow,
+                   const StepOf<T> *b, AccOf<T> *sums, StepOf<T> *left)
+{
+    constexpr i64 nr = panelColumns<T>, width = Packed<T>::width;
+    const i64 blocks = (keys + maxRows - 1) / maxRows;
+    for (i64 block = 0, key = 0; block < blocks; ++block) {
+        const int rows = static_cast<int>(keys / blocks + (block < keys % blocks));
+        // Queries before the first key of the block see none of it.
+        const i64 from = larger<i64>(key - firstRow, 0) / width * width, k = count - from;
+        const StoredOf<T> *a = stored + from * p.strip + key;
+        const char *operand = reinterpret_cast<const char *>(a);
+        i64 stride = p.strip * static_cast<i64>(sizeof(StoredOf<T>));
+        if constexpr (width == 2) {
+            packColumns<StoredOf<T>>(a, p.strip, k, rows, p.strip - key - rows, left);
+            operand = reinterpret_cast<const char *>(left);
+            stride = rows * static_cast<i64>(sizeof(StepOf<T>));
+        }
+        const auto kernel = Micro<StepOf<T>, false>::of(rows);
+        for (i64 d = 0; d < p.headColumns; d += nr)
+            kernel(stepsOf<T>(k), operand, stride, b + d * stepsOf<T>(count) + from / width * nr,
+                   sums + key * p.headColumns + d, p.headColumns, Start::Load, nullptr);
+        key += rows;
+    }
+}
+
+template<typename T>
+struct AttentionBackward {
+    using A = AccOf<T>;
+    const Attention &a;
+    const AttentionPlan<T> p;
+    AttentionScratch<T> s;
+    i64 ld, ldO, head, first;
+    const T *q, *o, *dO;
+    T *dq;
+    const A *lse;
+    A scale;
+
+    AttentionBackward(const Attention &attention, i64 pair, i64 bytes = 0)
+        : a(attention)
+        , p(attention)
+        , s(p, static_cast<char *>(attention.scratch), bytes)
+        , ld(3 * p.width)
+        , ldO(p.width)
+        , head(pair % attention.heads)
+        , first(pair / attention.heads * p.seq)
+        , q(static_cast<const T *>(attention.qkv) + first * ld + head * p.size)
+        , o(static_cast<const T *>(attention.o) + first * ldO + head * p.size)
+        , dO(static_cast<const T *>(attention.dO) + first * ldO + head * p.size)
+        , dq(static_cast<T *>(attention.dqkv) + first * ld + head * p.size)
+        , lse(static_cast<const A *>(attention.lse) + head * attention.tokens + first)
+        , scale(1 / static_cast<A>(std::sqrt(static_cast<double>(p.size))))
+    {
+    }
+
+    void run()
+    {
+        packAllTurned(q + p.width, ld, p.seq, p.size, s.keys);
+        packAllTurned(q + 2 * p.width, ld, p.seq, p.size, s.values);
+        packAllStraight(q + p.width, ld, p.seq, p.size, s.keyRows);
+        std::memset(s.dKeys, 0, p.seq * p.headColumns * sizeof(A));
+        std::memset(s.dValues, 0, p.seq * p.headColumns * sizeof(A));
+        for (i64 row = 0; row < p.seq; row += p.rowBlock)
+            rowsFrom(row, smaller(p.rowBlock, p.seq - row));
+        for (i64 key = 0; key < p.seq; ++key) {
+            writeRow(s.dKeys + key * p.headColumns, dq + key * ld + p.width);
+            writeRow(s.dValues + key * p.headColumns, dq + key * ld + 2 * p.width);
+        }
+    }
+
+    void writeRow(const A *from, T *to) const
+    {
+        forLanes<T>(p.size, [&](i64 d, auto part) { part.put(to + d, part.get(from + d)); });
+    }
+
+    A dotOf(i64 row) const
+    {
+        VecOf<T> total {};
+        const T *x = o + row * ldO, *y = dO + row * ldO;
+        forLanes<T>(p.size, [&](i64 d, auto part) { total += part.get(x + d) * part.get(y + d); });
+        return sum(total);
+    }
+
+    void rowsFrom(i64 begin, i64 count)
+    {
+        const i64 keysEnd = begin + count;
+        const i64 blocks = (count + maxRows - 1) / maxRows;
+        for (i64 block = 0, done = 0; block < blocks; ++block) {
+            const int rows = static_cast<int>(count / blocks + (block < count % blocks));
+            const i64 row = begin + done, keys = row + rows;
+            StoredOf<T> *probabilities = s.probabilities + done * p.strip, *grads = s.scoreGrads + done * p.strip;
+            stripProduct(q + row * ld, ld, rows, p.size, s.keys, keys, s.scores, p.strip, s.left);
+            stripProduct(dO + row * ldO, ldO, rows, p.size, s.values, keys, s.products, p.strip, s.left);
+            for (int i = 0; i < rows; ++i)
+                scoreGradients<T>(s.scores + i * p.strip, s.products + i * p.strip, probabilities + i * p.strip,
+                                  grads + i * p.strip, row + i + 1, smaller(roundUp(keysEnd, 2), p.strip), scale,
+                                  lse[row + i], dotOf(row + i));
+            probabilityProduct<T>(p, grads, rows, keys, s.keyRows, s.tile);
+            for (int i = 0; i < rows; ++i)
+                writeRow(s.tile + i * p.headColumns, dq + (row + i) * ld);
+            done += rows;
+        }
+        packAllStraight(q + begin * ld, ld, count, p.size, s.queryRows);
+        packAllStraight(dO + begin * ldO, ldO, count, p.size, s.gradRows);
+        turnedProduct<T>(p, s.probabilities, count, keysEnd, begin, s.gradRows, s.dValues, s.left);
+        turnedProduct<T>(p, s.scoreGrads, count, keysEnd, begin, s.queryRows, s.dKeys, s.left);
+    }
+};
+
+template<typename T>
+void attentionBackward(const Attention &a, i64 pair)
+{
+    AttentionBackward<T>(a, pair).run();
+}
+
+} // namespace
+} // namespace rankyard::kernels

@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Matrix products. A panel of B (NR columns) is packed k-major and streams from the second-level cache; a block of MR rows of A
+// is read where it lies, one broadcast a (row, k); MR × NR sums live in registers (Goto & van de Geijn 2008, with the roles of
+// the caches as they suit wide vectors). Products of bf16 take two k a step by VDPBF16PS where there is one, else they are
+// widened while packing.
+#pragma once
+
+#include "engine/kernels/tuned_simd.h"
+
+namespace rankyard::kernels {
+namespace {
+
+#if RY_VECTOR_BYTES == 64
+constexpr int maxRows = 14;
+#else
+constexpr int maxRows = 6;
+#endif
+
+/// What a step of k is in packed form.
+template<typename T>
+struct Packed {
+    using Step = AccOf<T>;
+    static constexpr int width = 1;
+};
+#if RY_BF16
+struct Pair {
+    std::uint32_t bits;
+};
+template<>
+struct Packed<Bf16> {
+    using Step = Pair;
+    static constexpr int width = 2;
+};
+#endif
+template<typename T>
+using StepOf = typename Packed<T>::Step;
+template<typename T>
+constexpr bool sameWhenPacked = Packed<T>::width == 2 || sizeof(T) == sizeof(StepOf<T>);
+template<typename T>
+constexpr int panelColumns = 2 * lanesOf<T>;
+template<typename T>
+RY_INLINE i64 stepsOf(i64 k)
+{
+    return (k + Packed<T>::width - 1) / Packed<T>::width;
+}
+
+RY_INLINE void multiplyAdd(VecF &sum, const char *a, VecF b)
+{
+    float value;
+    __builtin_memcpy(&value, a, 4);
+    sum += value * b;
+}
+RY_INLINE void multiplyAdd(VecD &sum, const char *a, VecD b)
+{
+    double value;
+    __builtin_memcpy(&value, a, 8);
+    sum += value * b;
+}
+#if RY_BF16
+RY_INLINE void multiplyAdd(VecF &sum, const char *a, VecU b)
+{
+    int value;
+    __builtin_memcpy(&value, a, 4);
+    sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_set1_epi32(value)), reinterpret_cast<__m512bh>(b));
+}
+#endif
+template<typename Step>
+struct StepVec {
+    using Sum = VecOf<Step>;
+    using Type = VecOf<Step>;
+    using Value = Step;
+};
+#if RY_BF16
+template<>
+struct StepVec<Pair> {
+    using Sum = VecF;
+    using Type = VecU;
+    using Value = float;
+};
+#endif
+
+enum class Start { Zero, Load, Bias };
+
+/// c[R, 2 vectors] = start + Σ over `steps`. Rows: A(i,k) lies at a + i·stride + k·sizeof(Step); else at a + k·stride + i·sizeof.
+template<typename Step, int R, bool Rows>
+void micro(i64 steps, const char *a, i64 stride, const Step *b, typename StepVec<Step>::Value *c, i64 ldc, Start start,
+           const typename StepVec<Step>::Value *bias)
+{
+    using Sum = typename StepVec<Step>::Sum;
+    using Vec = typename StepVec<Step>::Type;
+    constexpr int lanes = vectorBytes / sizeof(typename StepVec<Step>::Value);
+    Sum sums[R][2];
+    if (start == Start::Load) {
+#pragma GCC unroll 16
+        for (int i = 0; i < R; ++i) {
+            sums[i][0] = load(c + i * ldc);
+            sums[i][1] = load(c + i * ldc + lanes);
+        }
+    } else {
+        const Sum left = start == Start::Bias ? load(bias) : Sum {};
+        const Sum right = start == Start::Bias ? load(bias + lanes) : Sum {};
+#pragma GCC unroll 16
+        for (int i = 0; i < R; ++i) {
+            sums[i][0] = left;
+            sums[i][1] = right;
+        }
+    }
+    const Vec *panel = reinterpret_cast<const Vec *>(b);
+    for (i64 k = 0; k < steps; ++k) {
+        const Vec left = panel[0], right = panel[1];
+        panel += 2;
+#pragma GCC unroll 16
+        for (int i = 0; i < R; ++i) {
+            const char *value = Rows ? a + i * stride : a + i * static_cast<i64>(sizeof(Step));
+            multiplyAdd(sums[i][0], value, left);
+            multiplyAdd(sums[i][1], value, right);
+        }
+        a += Rows ? static_cast<i64>(sizeof(Step)) : stride;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+        store(c + i * ldc, sums[i][0]);
+        store(c + i * ldc + lanes, sums[i][1]);
+    }
+}
+
+/// micro for 1 … maxRows rows.
+template<typename Step, bool Rows>
+struct Micro {
+    using Value = typename StepVec<Step>::Value;
+    using Function = void (*)(i64, const char *, i64, const Step *, Value *, i64, Start, const Value *);
+    static Function of(int rows)
+    {
+        static constexpr Function table[] = {
+            micro<Step, 1, Rows>,  micro<Step, 2, Rows>,  micro<Step, 3, Rows>,  micro<Step, 4, Rows>,
+            micro<Step, 5, Rows>,  micro<Step, 6, Rows>,
+#if RY_VECTOR_BYTES == 64
+            micro<Step, 7, Rows>,  micro<Step, 8, Rows>,  micro<Step, 9, Rows>,  micro<Step, 10, Rows>,
+            micro<Step, 11, Rows>, micro<Step, 12, Rows>, micro<Step, 13, Rows>, micro<Step, 14, Rows>,
+#endif
+        };
+        return table[rows - 1];
+    }
+};
+
+#if RY_BF16
+RY_INLINE Pair makePair(Bf16 first, Bf16 second)
+{
+    return {static_cast<std::uint32_t>(first.bits) | static_cast<std::uint32_t>(second.bits) << 16};
+}
+#endif
+
+#if RY_VECTOR_BYTES == 64
+/// 16×16 words: out[k·outStride + r] = row r's word k.
+RY_INLINE void transpose16(const char *source, i64 stride, char *out, i64 outStride)
+{
+    __m512i r[16], t[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i)
+        r[i] = _mm512_loadu_si512(source + i * stride);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+        t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+        r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+        r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+        r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+    }
+    // r[4g + c]: in 128-bit lane l, column 4l + c of rows 4g … 4g + 3.
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {
+        const __m512i a = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88), b = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
+        const __m512i d = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd), e = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
+        _mm512_storeu_si512(out + c * outStride, _mm512_shuffle_i32x4(a, b, 0x88));
+        _mm512_storeu_si512(out + (8 + c) * outStride, _mm512_shuffle_i32x4(a, b, 0xdd));
+        _mm512_storeu_si512(out + (4 + c) * outStride, _mm512_shuffle_i32x4(d, e, 0x88));
+        _mm512_storeu_si512(out + (12 + c) * outStride, _mm512_shuffle_i32x4(d, e, 0xdd));
+    }
+}
+#endif
+
+/// One panel of B for k = 0 … kc from b[k·ldb + j], j < columns; the missing columns and the odd k are zeros.
+template<typename T>
+void packStraight(const T *b, i64 ldb, i64 kc, i64 columns, StepOf<T> *out)
+{
+    constexpr int lanes = lanesOf<T>, width = panelColumns<T>;
+    if constexpr (Packed<T>::width == 1) {
+        for (i64 k = 0; k < kc; ++k, out += width) {
+            const T *row = b + k * ldb;
+            if (columns == width) {
+                store(out, load(row));
+                store(out + lanes, load(row + lanes));
+            } else {
+                for (i64 j = 0; j < width; ++j)
+                    out[j] = j < columns ? widen(row[j]) : 0;
+            }
+        }
+    } else {
+#if RY_BF16
+        for (i64 k = 0; k < kc; k += 2, out += width) {
+            const T *row = b + k * ldb;
+            const bool both = k + 1 < kc;
+            if (columns == width) {
+                for (int half = 0; half < 2; ++half) {
+                    const T *p = row + half * lanes;
+                    VecU pair = __builtin_convertvector(*reinterpret_cast<const LooseH *>(p), VecU);
+                    if (both)
+                        pair |= __builtin_convertvector(*reinterpret_cast<const LooseH *>(p + ldb), VecU) << 16;
+                    *reinterpret_cast<LooseU *>(out + half * lanes) = pair;
+                }
+            } else {
+                for (i64 j = 0; j < width; ++j)
+                    out[j] = j < columns ? makePair(row[j], both ? row[ldb + j] : Bf16 {}) : Pair {};
+            }
+        }
+#endif
+    }
+}
+
+/// The same from b[j·ldb + k].
+template<typename T>
+void packTurned(const T *b, i64 ldb, i64 kc, i64 columns, StepOf<T> *out)
+{
+    constexpr int width = panelColumns<T>, step = Packed<T>::width;
+    i64 k = 0;
+#if RY_VECTOR_BYTES == 64
+    if constexpr (sameWhenPacked<T> && sizeof(StepOf<T>) == 4) {
+        if (columns == width) {
+            for (; k + 16 * step <= kc; k += 16 * step) {
+                char *to = reinterpret_cast<char *>(out + k / step * width);
+                transpose16(reinterpret_cast<const char *>(b + k), ldb * sizeof(T), to, width * 4);
+                transpose16(reinterpret_cast<const char *>(b + 16 * ldb + k), ldb * sizeof(T), to + 64, width * 4);
+            }
+        }
+    }
+#endif
+    for (; k < kc; k += step) {
+        StepOf<T> *to = out + k / step * width;
+        for (i64 j = 0; j < width; ++j) {
+            if (j >= columns) {
+                to[j] = StepOf<T> {};
+                continue;
+            }
+            const T *p = b + j * ldb + k;
+            if constexpr (step == 1) {
+                to[j] = widen(*p);
+            } else {
+#if RY_BF16
+                to[j] = makePair(p[0], k + 1 < kc ? p[1] : Bf16 {});
+#endif
+            }
+        }
+    }
+}
+
+/// Rows of A for the k-major micro kernel, from a[k·lda + i]: out[step·rows + i]. `beyond`: elements behind the last row's
+/// part that may be read. Whole vectors are copied, each over the end of the one before.
+template<typename T>
+void packColumns(const T *a, i64 lda, i64 kc, int rows, i64 beyond, StepOf<T> *out)
+{
+    constexpr int lanes = lanesOf<T>;
+    const i64 end = (kc - 1) * lda + rows + beyond;
+    if constexpr (Packed<T>::width == 1) {
+        for (i64 k = 0; k < kc; ++k, out += rows) {
+            const T *p = a + k * lda;
+            if (lanes >= maxRows && k * lda + lanes <= end) {
+                store(out, load(p));
+            } else {
+                for (int i = 0; i < rows; ++i)
+                    out[i] = widen(p[i]);
+            }
+        }
+    } else {
+#if RY_BF16
+        for (i64 k = 0; k < kc; k += 2, out += rows) {
+            const T *p = a + k * lda;
+            if ((k + 1) * lda + lanes <= end) {
+                const VecU pair = __builtin_convertvector(*reinterpret_cast<const LooseH *>(p), VecU)
+                    | __builtin_convertvector(*reinterpret_cast<const LooseH *>(p + lda), VecU) << 16;
+                *reinterpret_cast<LooseU *>(out) = pair;
+            } else {
+                for (int i = 0; i < rows; ++i)
+                    out[i] = makePair(p[i], k + 1 < kc ? p[lda + i] : Bf16 {});
+            }
+        }
+#endif
+    }
+}
+
+/// Rows of A as they lie, widened or with an even number of k: out[i·stride + step].
+template<typename T>
+void packRows(const T *a, i64 lda, i64 kc, int rows, StepOf<T> *out, i64 stride)
+{
+    for (int i = 0; i < rows; ++i) {
+        const T *p = a + i * lda;
+        StepOf<T> *to = out + i * stride;
+        if constexpr (Packed<T>::width == 1) {
+            forLanes<T>(kc, [&](i64 k, auto lanes) { lanes.put(to + k, lanes.get(p + k)); });
+        } else {
+#if RY_BF16
+            std::memcpy(to, p, kc * sizeof(T));
+            if (kc % 2)
+                to[kc / 2] = makePair(p[kc - 1], Bf16 {});
+#endif
+        }
+    }
+}
+
+template<typename T>
+struct GemmPlan {
+    i64 kc, nc;      ///< block of B
+    bool packA;      ///< A is packed, row block by row block
+    bool partial;    ///< sums over several blocks of k are kept apart from C
+    i64 panelStride; ///< of packed rows, in steps
+    i64 bBytes, aBytes, biasBytes, partialBytes;
+};
+
+template<typename T>
+GemmPlan<T> planGemm(const Gemm &g)
+{
+    constexpr i64 stepBytes = sizeof(StepOf<T>), nr = panelColumns<T>;
+    constexpr i64 cacheBytes = 448 << 10; // of B, in a second-level cache of 1 MiB
+    GemmPlan<T> plan;
+    plan.packA = g.aTransposed || !sameWhenPacked<T> || (Packed<T>::width == 2 && g.k % 2)
+        || g.lda * static_cast<i64>(sizeof(T)) % 4096 == 0;
+    const i64 most = (plan.packA ? 2048 : 4096) / sizeof(StepOf<T>) * Packed<T>::width;
+    const i64 blocks = larger<i64>((g.k + most - 1) / most, 1);
+    plan.kc = larger<i64>(roundUp((g.k + blocks - 1) / blocks, 2), 2);
+    const i64 columns = roundUp(larger<i64>(g.n, 1), nr);
+    const i64 widest = larger<i64>(cacheBytes / (stepsOf<T>(plan.kc) * stepBytes) / nr * nr, nr);
+    const i64 parts = (columns + widest - 1) / widest;
+    plan.nc = roundUp((columns + parts - 1) / parts, nr);
+    plan.partial = plan.kc < g.k && !g.wide && sizeof(T) != sizeof(AccOf<T>);
+    plan.panelStride = stepsOf<T>(plan.kc) + 64 / stepBytes;
+    plan.bBytes = roundUp(plan.nc * stepsOf<T>(plan.kc) * stepBytes, 64);
+    plan.aBytes = plan.packA ? roundUp((maxRows + 2) * plan.panelStride * stepBytes + 64, 64) : 0;
+    plan.biasBytes = roundUp(plan.nc * sizeof(AccOf<T>), 64);
+    plan.partialBytes = plan.partial ? roundUp(g.m * plan.nc * sizeof(AccOf<T>), 64) : 0;
+    return plan;
+}
+
+template<typename T>
+i64 gemmScratch(const Gemm &g)
+{
+    const GemmPlan<T> plan = planGemm<T>(g);
+    return plan.bBytes + plan.aBytes + plan.biasBytes + plan.partialBytes;
+}
+
+/// gelu_tanh(u) = u·σ(2z), z = √(2/π)·(u + 0.044715·u³): the same function as with tanh, without its cancellation.
+template<typename V>
+RY_INLINE V geluOf(V u)
+{
+    using A = ElementOf<V>;
+    const V twice = u * ((u * u) * static_cast<A>(0.07135481627260025) + static_cast<A>(1.5957691216057308));
+    return u / (exponential(-twice) + static_cast<A>(1));
+}
+
+/// C (+)= a tile of sums, in C's type, then gelu.
+template<typename T>
+void finishTile(const AccOf<T> *tile, i64 ldTile, const Gemm &g, i64 row, i64 column, int rows, i64 columns, bool add)
+{
+    for (int i = 0; i < rows; ++i) {
+        const AccOf<T> *from = tile + i * ldTile;
+        const i64 at = (row + i) * g.ldc + column;
+        const auto write = [&](auto *c) {
+            forLanes<T>(columns, [&](i64 j, auto lanes) {
+                auto value = lanes.get(from + j);
+                if (add)
+                    value += lanes.get(c + j);
+                lanes.put(c + j, value);
+            });
+        };
+        if (g.wide)
+            write(static_cast<AccOf<T> *>(g.c) + at);
+        else
+            write(static_cast<T *>(g.c) + at);
+    }
+}
+
+template<typename T>
+void geluTile(const Gemm &g, i64 row, i64 column, int rows, i64 columns)
+{
+    for (int i = 0; i < rows; ++i) {
+        const i64 at = (row + i) * g.ldc + column;
+        const T *u = static_cast<const T *>(g.c) + at;
+        T *a = static_cast<T *>(g.gelu) + at;
+        forLanes<T>(columns, [&](i64 j, auto lanes) { lanes.put(a + j, geluOf(lanes.get(u + j))); });
+    }
+}
+
+/// One row block of A against the packed block of B.
+template<typename T>
+struct RowBlock {
+    const Gemm &g;
+    const GemmPlan<T> &plan;
+    const StepOf<T> *packedB;
+    StepOf<T> *packedA;
+    const AccOf<T> *bias;
+    AccOf<T> *partial;
+    i64 jc, nc, pc, kc;
+
+    void run(i64 row, int rows) const
+    {
+        constexpr bool narrowC = sizeof(T) != sizeof(AccOf<T>);
+        constexpr int nr = panelColumns<T>;
+        const bool first = pc == 0, last = pc + kc >= g.k;
+        const i64 steps = stepsOf<T>(kc);
+        i64 stride = 0;
+        const char *a = operand(row, rows, stride);
+        const auto kernel = g.aTransposed ? Micro<StepOf<T>, false>::of(rows) : Micro<StepOf<T>, true>::of(rows);
+        alignas(64) AccOf<T> tile[maxRows * nr];
+        for (i64 j = 0; j < nc; j += nr) {
+            const i64 columns = smaller<i64>(nr, nc - j);
+            const StepOf<T> *b = packedB + j * steps;
+            const Start fresh = g.bias ? Start::Bias : Start::Zero;
+            if (plan.partial) {
+                AccOf<T> *sums = partial + row * plan.nc + j;
+                kernel(steps, a, stride, b, sums, plan.nc, first ? fresh : Start::Load, bias + j);
+                if (last)
+                    finishTile<T>(sums, plan.nc, g, row, jc + j, rows, columns, g.accumulate);
+            } else if (columns == nr && (g.wide || !narrowC)) {
+                AccOf<T> *c = static_cast<AccOf<T> *>(g.c) + row * g.ldc + jc + j;
+                kernel(steps, a, stride, b, c, g.ldc, first && !g.accumulate ? fresh : Start::Load, bias + j);
+            } else {
+                kernel(steps, a, stride, b, tile, nr, first ? fresh : Start::Zero, bias + j);
+                finishTile<T>(tile, nr, g, row, jc + j, rows, columns, g.accumulate || !first);
+            }
+            if (last && g.gelu)
+                geluTile<T>(g, row, jc + j, rows, columns);
+        }
+    }
+
+    const char *operand(i64 row, int rows, i64 &stride) const
+    {
+        const T *a = static_cast<const T *>(g.a);
+        if (g.aTransposed) {
+            packColumns(a + pc * g.lda + row, g.lda, kc, rows, g.m - row - rows, packedA);
+            stride = rows * static_cast<i64>(sizeof(StepOf<T>));
+            return reinterpret_cast<const char *>(packedA);
+        }
+        if (plan.packA) {
+            packRows(a + row * g.lda + pc, g.lda, kc, rows, packedA, plan.panelStride);
+            stride = plan.panelStride * static_cast<i64>(sizeof(StepOf<T>));
+            return reinterpret_cast<const char *>(packedA);
+        }
+        stride = g.lda * static_cast<i64>(sizeof(T));
+        return reinterpret_cast<const char *>(a + row * g.lda + pc);
+    }
+};
+
+template<typename T>
+void packBlock(const Gemm &g, i64 pc, i64 kc, i64 jc, i64 nc, StepOf<T> *out)
+{
+    constexpr int nr = panelColumns<T>;
+    const T *b = static_cast<const T *>(g.b);
+    for (i64 j = 0; j < nc; j += nr, out += nr * stepsOf<T>(kc)) {
+        const i64 columns = smaller<i64>(nr, nc - j);
+        if (g.bTransposed)
+            packTurned(b + (jc + j) * g.ldb + pc, g.ldb, kc, columns, out);
+        else
+            packStraight(b + pc * g.ldb + jc + j, g.ldb, kc, columns, out);
+    }
+}
+
+template<typename T>
+void gemm(const Gemm &g)
+{
+    constexpr double flopsPerPoll = 4e8;
+    const GemmPlan<T> plan = planGemm<T>(g);
+    char *scratch = static_cast<char *>(g.scratch);
+    auto *packedB = reinterpret_cast<StepOf<T> *>(scratch);
+    auto *packedA = reinterpret_cast<StepOf<T> *>(scratch + plan.bBytes);
+    auto *bias = reinterpret_cast<AccOf<T> *>(scratch + plan.bBytes + plan.aBytes);
+    auto *partial = reinterpret_cast<AccOf<T> *>(scratch + plan.bBytes + plan.aBytes + plan.biasBytes);
+    const i64 blocks = (g.m + maxRows - 1) / maxRows;
+    double flops = 0;
+    for (i64 jc = 0; jc < g.n; jc += plan.nc) {
+        const i64 nc = smaller(plan.nc, g.n - jc);
+        if (g.bias) {
+            for (i64 j = 0; j < plan.nc; ++j)
+                bias[j] = j < nc ? widen(static_cast<const T *>(g.bias)[jc + j]) : 0;
+        }
+        for (i64 pc = 0; pc == 0 || pc < g.k; pc += plan.kc) {
+            const i64 kc = smaller(plan.kc, g.k - pc);
+            packBlock<T>(g, pc, kc, jc, nc, packedB);
+            const RowBlock<T> block {g, plan, packedB, packedA, bias, partial, jc, nc, pc, kc};
+            for (i64 i = 0, row = 0; i < blocks; ++i) {
+                const int rows = static_cast<int>(g.m / blocks + (i < g.m % blocks));
+                block.run(row, rows);
+                row += rows;
+                flops += 2.0 * rows * nc * kc;
+                if (g.poll && flops > flopsPerPoll) {
+                    g.poll(g.pollContext);
+                    flops = 0;
+                }
+            }
+        }
+    }
+}
+
+} // namespace
+} // namespace rankyard::kernels
