@@ -22,10 +22,11 @@ public:
 
     T &value() & { return std::get<0>(m_state); }
     const T &value() const & { return std::get<0>(m_state); }
-    T &&value() && { return std::get<0>(std::move(m_state)); }
+    /// By value, so that `for (auto &x : *f())` does not walk a dead temporary.
+    T value() && { return std::get<0>(std::move(m_state)); }
     T &operator*() & { return value(); }
     const T &operator*() const & { return value(); }
-    T &&operator*() && { return std::move(*this).value(); }
+    T operator*() && { return std::move(*this).value(); }
     T *operator->() { return &value(); }
     const T *operator->() const { return &value(); }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,8 +31,9 @@ struct RunInfo {
     std::int64_t step = 0;      ///< last finished step
     std::int64_t steps = 0;     ///< planned
     int world = 0;
-    double lastLoss = 0;        ///< NaN before the first step
-    double bestLoss = 0;        ///< lowest validation loss, else lowest training loss
+    double lastLoss = std::numeric_limits<double>::quiet_NaN(); ///< NaN before the first step
+    double bestLoss = std::numeric_limits<double>::quiet_NaN(); ///< lowest validation loss, else lowest training loss
+    std::uint32_t epoch = 0;    ///< newest that records are known of
     double tokensPerS = 0;
     std::string tags;
     std::optional<Error> error;
@@ -56,7 +58,14 @@ struct SeriesPoint {
 
 struct StepRow {
     std::int32_t rank = 0;
+    std::uint32_t epoch = 0;
     telemetry::StepRecord record;
+};
+
+struct HelloRow {
+    std::uint32_t epoch = 0;
+    std::int32_t rank = 0;
+    Json detail;
 };
 
 struct LogRow {
@@ -75,28 +84,36 @@ public:
     static std::filesystem::path defaultFile(); ///< dataDir()/runs.sqlite
     ~RunStore();
 
-    Status putRun(const RunInfo &run); ///< insert or replace what is known before the first record
-    Result<std::vector<RunInfo>> runs();
+    /// Inserts a run. Of one that is there, replaces only what is known before the first record (name, node, runDir, job,
+    /// steps, world; tags when given; state unless Draft); what its records said stays.
+    Status putRun(const RunInfo &run);
+    Result<std::vector<RunInfo>> runs(); ///< newest first
     Result<RunInfo> run(const std::string &idOrPrefix); ///< a unique prefix, or "last"
     Status removeRun(const std::string &id);
     Status setState(const std::string &id, telemetry::RunState state, const std::optional<Error> &error = {});
     Status setTags(const std::string &id, const std::string &tags);
 
-    /// Appends records of one run in one transaction. What is there already is skipped, so repeats do no harm; a record of an older
-    /// epoch than a stored step supersedes nothing. Steps at or after the first step of a newer epoch are replaced by it.
+    /// Appends records of one run in one transaction. What is there already is skipped, so repeats do no harm; a hole in a stream
+    /// is BadData and nothing of the batch is kept. Steps at or after the first step of a newer epoch are superseded by it, and
+    /// kept apart; a late record of an older epoch supersedes nothing. "state" events move the run's state.
     Status ingest(const std::string &id, const std::vector<telemetry::Record> &records);
     Result<std::vector<StreamPosition>> positions(const std::string &id);
 
     /// Raw rows of rank `rank` (−1: all ranks), steps first ≤ s ≤ last, by step then rank.
     Result<std::vector<StepRow>> steps(const std::string &id, std::int32_t rank, std::int64_t first, std::int64_t last);
-    Result<std::vector<telemetry::EvalRecord>> evals(const std::string &id);
-    Result<std::vector<telemetry::EventRecord>> events(const std::string &id);
+    /// Abandoned tails: steps that a later epoch ran again, by epoch, step, rank. Of all ranks when rank is −1.
+    Result<std::vector<StepRow>> superseded(const std::string &id, std::int32_t rank);
+    Result<std::vector<telemetry::EvalRecord>> evals(const std::string &id); ///< by step
+    Result<std::vector<telemetry::EventRecord>> events(const std::string &id); ///< as they came
+    Result<std::vector<HelloRow>> hellos(const std::string &id); ///< by epoch, rank
     /// The newest `limit` lines with id > after, oldest first.
     Result<std::vector<LogRow>> logs(const std::string &id, std::int64_t after, int limit);
-    /// At most `points` buckets of a metric over the step range, from the pyramid: every extreme in view is in some bucket.
+    /// At most `points` (≥ 2) buckets of a metric of metricNames() over the step range, ascending, from the pyramid: every extreme in
+    /// view is in some bucket, nothing outside the range is. Rank −1: over all ranks, `last` that of the lowest.
     Result<std::vector<SeriesPoint>> series(const std::string &id, const std::string &metric, std::int32_t rank,
                                             std::int64_t first, std::int64_t last, int points);
-    /// Spans kept for a run: newest first. Files beside the store.
+    /// Spans kept of a rank (of the last 8 steps, of the first, of 1 in 100, and of steps that overflowed), newest first; of one step, or of all when
+    /// `step` is −1. Files beside the store.
     Result<std::vector<telemetry::SpanRecord>> spans(const std::string &id, std::int32_t rank, std::int64_t step);
 
     /// Grows with every change that any process made; cheap to poll.
@@ -110,5 +127,7 @@ private:
 
 /// A new run id.
 std::string makeRunId();
+/// Whether a text has the form of a run id: what may become the name of a folder.
+bool isRunId(const std::string &text);
 
 } // namespace rankyard::store
