@@ -183,9 +183,9 @@ struct JobSpec {
 
 /// Reads a `rankyard/job/1` document: unknown keys, wrong types, values out of range and features that this version does not
 /// have are one BadJob error that names the JSON path, the rule, the value found and the nearest value that works.
-/// `name` is the file, for messages.
-Result<JobSpec> readJob(const Json &document, const std::string &name);
-/// readFile + parseJson + overrides + readJob. Each override is "path=value" (`--set`): the value is JSON, or else a string.
+/// `name` is the file, for messages. Each override is "path=value" (`--set`): the value is JSON, or else a string.
+Result<JobSpec> readJob(Json document, const std::string &name, const std::vector<std::string> &overrides = {});
+/// readFile + parseJson + readJob.
 Result<JobSpec> loadJob(const std::string &path, const std::vector<std::string> &overrides = {});
 /// The whole job with every key, in the order of DESIGN 3.1; readJob of it gives the same job.
 OrderedJson writeJob(const JobSpec &job);

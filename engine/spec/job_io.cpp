@@ -254,8 +254,12 @@ OrderedJson objectSchema(std::string_view doc)
 
 } // namespace
 
-Result<JobSpec> readJob(const Json &document, const std::string &name)
+Result<JobSpec> readJob(Json document, const std::string &name, const std::vector<std::string> &overrides)
 {
+    if (document.is_object()) {
+        for (const std::string &entry : overrides)
+            RY_TRY(applyOverride(document, entry));
+    }
     RY_TRY(checkSchema(document, jobSchemaFamily, jobSchemaVersion, name, Code::BadJob));
     Result<JobSpec> job = readFields(document);
     if (job)
@@ -270,11 +274,7 @@ Result<JobSpec> loadJob(const std::string &path, const std::vector<std::string> 
 {
     RY_ASSIGN(const std::string text, readFile(path));
     RY_ASSIGN(Json document, parseJson(text, path, Code::BadJob));
-    if (document.is_object()) {
-        for (const std::string &entry : overrides)
-            RY_TRY(applyOverride(document, entry));
-    }
-    return readJob(document, path);
+    return readJob(std::move(document), path, overrides);
 }
 
 OrderedJson writeJob(const JobSpec &job)

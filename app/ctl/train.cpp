@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "app/ctl/command.h"
+#include "app/ctl/run_json.h"
+#include "engine/base/units.h"
+#include "remote/session/session.h"
+
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <numeric>
+#include <unistd.h>
+
+namespace rankyard::ctl {
+
+namespace {
+
+std::atomic<int> interrupts{0};
+
+void onInterrupt(int) { interrupts.fetch_add(1); }
+
+/// Ctrl-C and termination are counted while one lives: the first asks the run to stop, the second kills it.
+class InterruptGuard
+{
+public:
+    InterruptGuard()
+    {
+        struct sigaction action {};
+        action.sa_handler = onInterrupt;
+        for (std::size_t i = 0; i < std::size(signals); ++i)
+            ::sigaction(signals[i], &action, &m_before[i]);
+    }
+    ~InterruptGuard()
+    {
+        for (std::size_t i = 0; i < std::size(signals); ++i)
+            ::sigaction(signals[i], &m_before[i], nullptr);
+    }
+    InterruptGuard(const InterruptGuard &) = delete;
+    InterruptGuard &operator=(const InterruptGuard &) = delete;
+
+private:
+    static constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction m_before[std::size(signals)];
+};
+
+/// The line on stderr: redrawn in place on a terminal, every 5 s elsewhere.
+class ProgressLine
+{
+public:
+    ProgressLine(store::RunStore &store, std::string run)
+        : m_store(store),
+          m_run(std::move(run)),
+          m_live(::isatty(2))
+    {}
+    ~ProgressLine()
+    {
+        if (m_shown && m_live)
+            std::fputc('\n', stderr);
+    }
+
+    void update(bool now)
+    {
+        const std::int64_t time = monotonicNs();
+        if (!now && time < m_next)
+            return;
+        m_next = time + (m_live ? 200'000'000 : 5'000'000'000);
+        const auto info = m_store.run(m_run);
+        if (!info || info->step == 0 || info->step == m_step)
+            return;
+        m_step = info->step;
+        if (m_firstStep == 0) {
+            m_firstStep = info->step;
+            m_firstNs = time;
+        }
+        std::string text = "step " + std::to_string(info->step) + "/" + std::to_string(info->steps);
+        text +=
+            "  loss " + formatNumber(info->lastLoss, 5) + "  " + formatCount(info->tokensPerS) + " tokens/s";
+        if (const auto rows = m_store.steps(m_run, -1, info->step, info->step); rows && !rows->empty()) {
+            std::int64_t bytes = 0;
+            for (const store::StepRow &row : *rows)
+                bytes += std::accumulate(row.record.memory.begin(), row.record.memory.end(), std::int64_t{0});
+            text += "  " + formatBytes(static_cast<double>(bytes));
+        }
+        if (info->step > m_firstStep) {
+            const double each =
+                static_cast<double>(time - m_firstNs) * 1e-9 / static_cast<double>(info->step - m_firstStep);
+            text += "  " + formatDuration(each * static_cast<double>(info->steps - info->step)) + " left";
+        }
+        std::fprintf(stderr, m_live ? "\r\033[K%s" : "%s\n", text.c_str());
+        std::fflush(stderr);
+        m_shown = true;
+    }
+
+private:
+    store::RunStore &m_store;
+    std::string m_run;
+    bool m_live;
+    bool m_shown = false;
+    std::int64_t m_next = 0;
+    std::int64_t m_step = 0;
+    std::int64_t m_firstStep = 0;
+    std::int64_t m_firstNs = 0;
+};
+
+struct Watch {
+    bool stopOnInterrupt = true; ///< else Ctrl-C only leaves
+};
+
+/// Shows a run until it has ended, then writes its document. With `stopOnInterrupt` the first Ctrl-C stops it, the second kills it.
+Result<Exit> watch(session::RunService &service, const std::string &run, Output &output, Watch how)
+{
+    RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
+    const InterruptGuard guard;
+    int seen = interrupts.load();
+    std::optional<session::RunStatus> last;
+    {
+        ProgressLine line(*store, run);
+        while (!last) {
+            const auto cancelled = [&] {
+                line.update(false);
+                return interrupts.load() != seen;
+            };
+            auto status = service.waitUntilEnded(run, cancelled);
+            if (status) {
+                line.update(true);
+                last = std::move(status).value();
+            } else if (interrupts.load() == seen) {
+                return status.error();
+            } else if (!how.stopOnInterrupt) {
+                output.note("left; the run goes on. rankyardctl attach " + run + " shows it again");
+                return Exit::Done;
+            } else {
+                const bool again = seen > 0;
+                seen = interrupts.load();
+                output.note(again ? "killing the run" : "stopping at the next step; Ctrl-C again kills it");
+                RY_TRY(again ? service.session().kill(run) : service.session().stop(run));
+            }
+        }
+    }
+    RY_ASSIGN(auto document, runDocument(*store, run));
+    const auto info = store->run(run);
+    Exit exit = Exit::Done;
+    if (last->state == telemetry::RunState::Stopped) {
+        exit = Exit::Stopped;
+    } else if (last->state != telemetry::RunState::Finished) {
+        Error error = last->error.value_or(Error::make(
+            Code::RankFailed, "the run ended as " + std::string(telemetry::nameOf(last->state)), run));
+        exit = exitFor(error.code);
+        document["error"] = Json(error);
+        output.note("rankyardctl: " + error.text());
+        if (info && info->step > 0) {
+            output.note("last step " + std::to_string(info->step) + ", loss "
+                        + formatNumber(info->lastLoss, 6) + "; log in " + last->runDir + "/log");
+        }
+        for (const std::string &text : last->lastLines)
+            output.note("  | " + text);
+    }
+    if (output.json) {
+        output.document(document);
+    } else if (info) {
+        output.line(run + " " + telemetry::nameOf(last->state) + " after step " + std::to_string(info->step)
+                    + ", loss " + formatNumber(info->lastLoss, 5));
+        if (!document["valid"].empty())
+            output.line("validation loss " + formatNumber(document["valid"].back().value("loss", NAN), 5));
+    }
+    return exit;
+}
+
+struct TrainOptions {
+    std::string job;
+    std::string runDir;
+    std::vector<std::string> set;
+    std::optional<std::int64_t> steps;
+    bool detach = false;
+    std::string resume;
+};
+
+Result<Exit> train(const TrainOptions &options, Output &output)
+{
+    std::vector<std::string> overrides = options.set;
+    if (options.steps)
+        overrides.push_back("run.steps=" + std::to_string(*options.steps));
+    session::StartRequest request;
+    request.runDir = options.runDir;
+    RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
+    if (!options.resume.empty()) {
+        RY_ASSIGN(const auto info, store->run(options.resume));
+        request.resume = info.id;
+        if (options.job.empty()) {
+            // The run goes on under its own name, from its own job.
+            request.runId = info.id;
+            request.jobDir = info.runDir;
+            RY_ASSIGN(auto document, parseJson(info.job, info.id + "/job.json"));
+            RY_ASSIGN(request.job, spec::readJob(document, info.id + "/job.json", overrides));
+        }
+    }
+    if (!options.job.empty()) {
+        RY_ASSIGN(request.job, spec::loadJob(options.job, overrides));
+        request.jobDir = std::filesystem::absolute(options.job).parent_path().string();
+    } else if (options.resume.empty()) {
+        return Error::make(Code::Usage, "no job given")
+            .withHint("rankyardctl train JOB, or train --resume RUN");
+    }
+    RY_ASSIGN(const auto service, session::RunService::open(store::RunStore::defaultFile(), {}));
+    RY_ASSIGN(const std::string run, service->start(request));
+    if (options.detach) {
+        if (output.json)
+            output.document({{"run", run}});
+        else
+            output.line(run);
+        return Exit::Done;
+    }
+    output.note(run);
+    RY_TRY(service->follow(run));
+    return watch(*service, run, output, {});
+}
+
+} // namespace
+
+void addTrain(Commands &commands)
+{
+    auto options = std::make_shared<TrainOptions>();
+    CLI::App *app = commands.add(commands.root(), "train", "Run a job; exit 0 only when it finished",
+                                 [options](Output &output) { return train(*options, output); });
+    app->add_option("job", options->job, "The job file (rankyard/job/1)");
+    app->add_option("--run-dir", options->runDir,
+                    "Where the run keeps its files, instead of the node's default");
+    app->add_option("--set", options->set, "Override a key of the job: path=value");
+    app->add_option("--steps", options->steps, "Override run.steps");
+    app->add_flag("--detach", options->detach, "Print the run's id and leave; it goes on");
+    app->add_option("--resume", options->resume,
+                    "Start from the newest checkpoint of this run; without a job, continue it");
+
+    auto run = std::make_shared<std::string>("last");
+    CLI::App *attach = commands.add(
+        commands.root(), "attach", "Catch up with a run and follow it; Ctrl-C leaves it running",
+        [run](Output &output) -> Result<Exit> {
+            RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
+            RY_ASSIGN(const auto info, store->run(*run));
+            RY_ASSIGN(const auto service, session::RunService::open(store::RunStore::defaultFile(), {}));
+            RY_TRY(service->follow(info.id));
+            return watch(*service, info.id, output, {.stopOnInterrupt = false});
+        });
+    attach->add_option("run", *run, "Id, a unique beginning of it, or \"last\"");
+}
+
+} // namespace rankyard::ctl
