@@ -190,7 +190,7 @@ Json writeWorkerMessage(const WorkerMessage &message)
     if (!message.pids.empty())
         json["pids"] = message.pids;
     if (message.request != WorkerMessage::Request::None)
-        json["request"] = requestNames[static_cast<std::size_t>(message.request)];
+        json["command"] = requestNames[static_cast<std::size_t>(message.request)];
     return json;
 }
 
@@ -200,8 +200,8 @@ Result<WorkerMessage> readWorkerMessage(const Json &document)
     try {
         if (document.contains("pids"))
             document.at("pids").get_to(message.pids);
-        if (document.contains("request")) {
-            const auto name = document.at("request").get<std::string>();
+        if (document.contains("command")) {
+            const auto name = document.at("command").get<std::string>();
             const auto at = std::find(requestNames.begin() + 1, requestNames.end(), name);
             if (at == requestNames.end())
                 return Error::make(Code::BadData, "unknown request to a worker").withFound(name);

@@ -12,7 +12,7 @@
 ///
 /// The agent makes a SOCK_STREAM socket pair and the memfds, forks, and runs `rankyard-worker --fd N`. On N the worker
 /// reads one bootstrap document: u32 little-endian length, then that many bytes of JSON. Everything after it, in both
-/// directions, is frames of engine/telemetry/wire.h. Agent → worker: JSON messages, see WorkerMessage. Worker → agent:
+/// directions, is frames of engine/telemetry/wire.h. Agent → worker: Control frames, see WorkerMessage. Worker → agent:
 /// the records of the rank's stream; its first error is an EventRecord "error" whose detail is the Error, sent just
 /// before `_exit` with the status of its code.
 ///
@@ -69,7 +69,7 @@ Status sendBootstrap(int fd, const Bootstrap &bootstrap);
 Result<Bootstrap> receiveBootstrap(int fd);
 
 /// A JSON message to a worker. {"pids": [1234, 1235]}: process ids by global rank (0: not on this host), sent once, when
-/// all ranks of the host are forked; the worker waits for it. {"request": "stop"}: see Request.
+/// all ranks of the host are forked; the worker waits for it. {"command": "stop"}: see Request.
 struct WorkerMessage {
     /// Taken at the next step boundary at which all ranks have agreed (in band, with the step's own all-reduce), so one
     /// rank's word is enough; sending it to all is fine too. Stop saves a checkpoint first.

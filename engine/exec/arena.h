@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/base/file.h"
+#include "engine/comm/communicator.h"
+#include "engine/exec/bootstrap.h"
+#include "engine/plan/plan.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rankyard::exec {
+
+/// Anonymous shared memory of `bytes` zero bytes, close-on-exec, without a name in any folder.
+Result<Fd> makeMemfd(const std::string &name, std::int64_t bytes);
+
+/// An owned mapping, readable and writable. Move-only.
+class Mapping
+{
+public:
+    Mapping() = default;
+    /// Of a descriptor (shared) or, with fd < 0, private zero pages.
+    static Result<Mapping> make(int fd, std::int64_t bytes, const std::string &name);
+    Mapping(Mapping &&other) noexcept;
+    Mapping &operator=(Mapping &&other) noexcept;
+    ~Mapping();
+
+    std::byte *data() const { return m_data; }
+    std::int64_t bytes() const { return m_bytes; }
+    /// Gives every page its memory now, so that nothing is paid for and nothing can fail later. DoesNotFit when there is none.
+    Status touch(const std::string &name);
+
+private:
+    std::byte *m_data = nullptr;
+    std::int64_t m_bytes = 0;
+};
+
+/// Memory that this process may still take: by the kernel's estimate and by the limits of its cgroups.
+struct MemoryBudget {
+    std::int64_t available = 0;   ///< MemAvailable
+    std::int64_t cgroupLeft = -1; ///< limit less use, the tightest of all levels; -1: no limit
+    std::string cgroup;           ///< the folder of that limit
+};
+MemoryBudget memoryBudget();
+/// The limit of one cgroup folder less its use, v2 or v1; -1 without one.
+std::int64_t cgroupLeft(const std::string &folder);
+
+/// All arenas of one rank, mapped and touched, and where those of the other ranks of this host are mapped (DESIGN 1.5).
+class Arenas
+{
+public:
+    /// `shared`: the descriptors of the host's shared arenas; without any, shared arenas are private memory (thread ranks, dp = 1).
+    /// `checkFit`: compare with the budget before mapping, DoesNotFit with the figures.
+    static Result<Arenas> make(const plan::Plan &plan, int rank, const std::vector<BootstrapArena> &shared = {},
+                               bool checkFit = true);
+
+    std::byte *base(plan::ArenaId id) const { return m_base[static_cast<std::size_t>(id)]; }
+    /// Where a buffer lies in this process.
+    std::byte *address(const plan::StepProgram &program, plan::BufferId id, int sliceRank) const
+    {
+        return base(program.buffer(id).arena) + plan::offsetOf(program, id, sliceRank);
+    }
+    /// Bytes mapped and touched, by memory kind.
+    const std::array<std::int64_t, plan::memoryKindCount> &bytes() const { return m_bytes; }
+    /// What a communicator over `ranks` needs to reach peers' buffers in place; empty when one of them is not mapped here.
+    std::vector<comm::SharedArena> sharedAmong(const std::vector<int> &ranks) const;
+
+private:
+    struct Peer {
+        int rank;
+        plan::ArenaId arena;
+        std::byte *base;
+        std::int64_t bytes;
+    };
+    std::vector<std::byte *> m_base;
+    std::array<std::int64_t, plan::memoryKindCount> m_bytes {};
+    std::vector<Mapping> m_mappings;
+    std::vector<Peer> m_shared; ///< of all ranks of the host, this one too
+};
+
+} // namespace rankyard::exec

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/exec/scaler.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rankyard::exec {
+
+LossScaler::LossScaler(const spec::Precision &precision, bool consecutive) : m_consecutive(consecutive)
+{
+    if (precision.compute != DType::F16)
+        return;
+    const spec::LossScale &settings = precision.lossScale;
+    if (settings.mode == "static") {
+        m_scale = settings.value.value_or(std::ldexp(1.0, static_cast<int>(settings.initPower)));
+        return;
+    }
+    m_rule = settings.rule == "megatron" ? Rule::Megatron : settings.rule == "simple" ? Rule::Simple : Rule::DeepSpeed;
+    m_scale = std::ldexp(1.0, static_cast<int>(settings.initPower));
+    m_min = settings.min;
+    m_max = settings.maxPower ? std::ldexp(1.0, static_cast<int>(*settings.maxPower)) : 0;
+    m_window = settings.window;
+    m_hysteresis = settings.hysteresis;
+    m_left = m_hysteresis;
+}
+
+Status LossScaler::update(bool overflow)
+{
+    switch (m_rule) {
+    case Rule::DeepSpeed: return updateDeepSpeed(overflow);
+    case Rule::Megatron: updateMegatron(overflow); break;
+    case Rule::Simple: updateSimple(overflow); break;
+    case Rule::Static: break;
+    }
+    return {};
+}
+
+void LossScaler::grow()
+{
+    m_scale *= 2;
+    if (m_max > 0)
+        m_scale = std::min(m_scale, m_max);
+}
+
+void LossScaler::shrink() { m_scale = std::max(m_scale / 2, m_min); }
+
+/// deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler.update_scale, as ZeRO uses it.
+Status LossScaler::updateDeepSpeed(bool overflow)
+{
+    if (overflow) {
+        if (m_hysteresis == 1 || m_left == 1) {
+            if (m_scale == m_min)
+                return Error::make(Code::RankFailed, "the loss scale is at its minimum and the gradients still overflow",
+                                   "precision.loss_scale")
+                    .withFound(formatNumber(m_scale, 6))
+                    .withHint("A lower learning rate, or bf16 or fp32 compute, keeps the gradients finite");
+            shrink();
+        } else {
+            --m_left;
+        }
+        m_lastOverflow = m_iteration;
+    } else {
+        if (m_consecutive)
+            m_left = m_hysteresis;
+        const std::int64_t stable = m_iteration - m_lastOverflow - 1;
+        if (stable > 0 && stable % m_window == 0) {
+            if (!m_consecutive)
+                m_left = m_hysteresis;
+            grow();
+        }
+    }
+    ++m_iteration;
+    return {};
+}
+
+/// megatron/core/optimizer/grad_scaler.py, DynamicGradScaler.update.
+void LossScaler::updateMegatron(bool overflow)
+{
+    if (overflow) {
+        m_good = 0;
+        if (--m_left <= 0)
+            shrink();
+    } else if (++m_good == m_window) {
+        m_good = 0;
+        m_left = m_hysteresis;
+        grow();
+    }
+}
+
+void LossScaler::updateSimple(bool overflow)
+{
+    if (overflow) {
+        m_good = 0;
+        shrink();
+    } else if (++m_good == m_window) {
+        m_good = 0;
+        grow();
+    }
+}
+
+Json LossScaler::save() const
+{
+    return {{"scale", m_scale}, {"iteration", m_iteration}, {"last_overflow", m_lastOverflow}, {"left", m_left}, {"good", m_good}};
+}
+
+Status LossScaler::restore(const Json &state)
+{
+    try {
+        state.at("scale").get_to(m_scale);
+        state.at("iteration").get_to(m_iteration);
+        state.at("last_overflow").get_to(m_lastOverflow);
+        state.at("left").get_to(m_left);
+        state.at("good").get_to(m_good);
+    } catch (const Json::exception &exception) {
+        return Error::make(Code::BadData, "the state of the loss scaler cannot be read").withFound(exception.what());
+    }
+    return {};
+}
+
+} // namespace rankyard::exec

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/exec/scaler.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+#include <vector>
+
+using namespace rankyard;
+using namespace rankyard::exec;
+
+namespace {
+
+const std::vector<int> overflows = {1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0};
+
+spec::Precision fp16(const char *rule, int hysteresis = 2, int power = 16)
+{
+    spec::Precision precision;
+    precision.compute = DType::F16;
+    precision.lossScale.rule = rule;
+    precision.lossScale.window = 4;
+    precision.lossScale.hysteresis = hysteresis;
+    precision.lossScale.initPower = power;
+    return precision;
+}
+
+std::vector<int> trace(LossScaler scaler, const std::vector<int> &steps)
+{
+    std::vector<int> powers;
+    for (const int overflow : steps) {
+        EXPECT_TRUE(scaler.update(overflow != 0).ok());
+        powers.push_back(static_cast<int>(std::log2(scaler.scale())));
+    }
+    return powers;
+}
+
+using Powers = std::vector<int>;
+
+} // namespace
+
+// Golden traces: computed by hand from each engine's published rule; window 4, hysteresis 2, begin 2^16, minimum 1.
+TEST(LossScaler, DeepSpeed)
+{
+    EXPECT_EQ(trace(LossScaler(fp16("deepspeed")), overflows),
+              (Powers {16, 15, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 15, 15, 15, 15, 15, 16, 16, 16, 16, 16}));
+    EXPECT_EQ(trace(LossScaler(fp16("deepspeed"), true), overflows),
+              (Powers {16, 15, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 17, 17, 17, 17, 17}));
+    EXPECT_EQ(trace(LossScaler(fp16("deepspeed", 1)), overflows),
+              (Powers {15, 14, 14, 14, 14, 14, 15, 14, 14, 14, 14, 14, 13, 13, 13, 13, 13, 14, 14, 14, 13, 13}));
+    EXPECT_EQ(trace(LossScaler(fp16("deepspeed")), std::vector<int>(10, 0)), (Powers {16, 16, 16, 16, 17, 17, 17, 17, 18, 18}));
+}
+
+TEST(LossScaler, DeepSpeedEndsBelowTheMinimum)
+{
+    LossScaler scaler(fp16("deepspeed", 2, 2));
+    for (const double expected : {4.0, 2.0, 1.0}) {
+        ASSERT_TRUE(scaler.update(true).ok());
+        EXPECT_EQ(scaler.scale(), expected);
+    }
+    EXPECT_FALSE(scaler.update(true).ok());
+}
+
+TEST(LossScaler, Megatron)
+{
+    EXPECT_EQ(trace(LossScaler(fp16("megatron")), overflows),
+              (Powers {16, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 17, 17, 17, 17, 17, 18, 18, 18, 18, 18, 18}));
+    EXPECT_EQ(trace(LossScaler(fp16("megatron")), std::vector<int>(10, 0)), (Powers {16, 16, 16, 17, 17, 17, 17, 18, 18, 18}));
+}
+
+TEST(LossScaler, Simple)
+{
+    EXPECT_EQ(trace(LossScaler(fp16("simple")), overflows),
+              (Powers {15, 14, 14, 14, 14, 15, 15, 14, 14, 14, 14, 15, 14, 14, 14, 14, 15, 15, 15, 15, 14, 14}));
+}
+
+TEST(LossScaler, MaximumMinimumAndStatic)
+{
+    spec::Precision precision = fp16("megatron");
+    precision.lossScale.maxPower = 17;
+    EXPECT_EQ(trace(LossScaler(precision), std::vector<int>(12, 0)).back(), 17);
+    LossScaler megatron(fp16("megatron", 1, 1));
+    for (int i = 0; i < 10; ++i)
+        EXPECT_TRUE(megatron.update(true).ok()); // never an error
+    EXPECT_EQ(megatron.scale(), 1);
+    precision.lossScale.mode = "static";
+    precision.lossScale.value = 512;
+    LossScaler fixed(precision);
+    EXPECT_TRUE(fixed.update(true).ok());
+    EXPECT_EQ(fixed.scale(), 512);
+    precision.compute = DType::BF16;
+    EXPECT_EQ(LossScaler(precision).scale(), 1);
+}
+
+TEST(LossScaler, ContinuesFromItsState)
+{
+    for (const char *rule : {"deepspeed", "megatron", "simple"}) {
+        LossScaler whole(fp16(rule));
+        LossScaler part(fp16(rule));
+        for (std::size_t i = 0; i < overflows.size(); ++i) {
+            ASSERT_TRUE(whole.update(overflows[i] != 0).ok());
+            LossScaler next(fp16(rule));
+            ASSERT_TRUE(next.restore(Json::parse(part.save().dump())).ok());
+            part = next;
+            ASSERT_TRUE(part.update(overflows[i] != 0).ok());
+            EXPECT_EQ(part.scale(), whole.scale()) << rule << " " << i;
+        }
+    }
+    EXPECT_FALSE(LossScaler(fp16("simple")).restore({{"scale", 1}}).ok());
+}
