@@ -70,7 +70,7 @@ TEST(Arenas, WhatDoesNotFitIsRefusedWithFigures)
 {
     spec::JobSpec job = tinyJob(1);
     job.model.hidden = 1 << 15;
-    job.model.layers = 96;
+    job.model.layers = 4;
     RY_EXPECT_OK(const auto plan, plan::makePlan(job));
     const auto arenas = Arenas::make(plan, 0);
     ASSERT_FALSE(arenas.ok());

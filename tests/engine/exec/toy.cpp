@@ -36,7 +36,7 @@ constexpr std::int64_t bucketNumel[] = {6, 5};
 /// Builds buffers and ops of the toy one after the other.
 struct Builder {
     StepProgram program;
-    std::int64_t offsets[3] = {};
+    std::int64_t offsets[5] = {};
 
     BufferId add(std::string name, ArenaId arena, DType type, std::int64_t count)
     {
@@ -49,21 +49,21 @@ struct Builder {
         buffer.shape = {count};
         buffer.bytes = count * static_cast<std::int64_t>(bytesOf(type));
         buffer.offset = offsets[arena];
-        buffer.shared = arena == 0;
+        buffer.shared = program.arenas[static_cast<std::size_t>(arena)].shared;
         buffer.persistent = true;
         offsets[arena] += (buffer.bytes + 63) / 64 * 64;
         program.buffers.push_back(buffer);
         return buffer.id;
     }
-    BufferId slice(BufferId parent, std::int64_t count)
+    BufferId view(BufferId parent, std::string name, std::int64_t count, GroupId sliceGroup)
     {
         Buffer buffer = program.buffer(parent);
         buffer.id = static_cast<BufferId>(program.buffers.size());
-        buffer.name += ".slice";
+        buffer.name = std::move(name);
         buffer.parent = parent;
         buffer.shape = {count};
         buffer.bytes = count * 8;
-        buffer.sliceGroup = 0;
+        buffer.sliceGroup = sliceGroup;
         program.buffers.push_back(buffer);
         return buffer.id;
     }
@@ -102,7 +102,11 @@ Plan toyPlan(int dp)
     if (dp > 1) {
         b.program.groups = {{0, "dp", {"dp"}, dp}, {1, "world", {"tp", "cp", "dp", "pp"}, dp}};
     }
-    b.program.arenas = {{0, MemoryKind::Params, 0, dp > 1}, {1, MemoryKind::Activations, 0, false}, {2, MemoryKind::Workspace, 0, false}};
+    b.program.arenas = {{0, MemoryKind::Params, 0, dp > 1},
+                        {1, MemoryKind::Activations, 0, false},
+                        {2, MemoryKind::Workspace, 0, false},
+                        {3, MemoryKind::Grads, 0, dp > 1},
+                        {4, MemoryKind::Optimizer, 0, false}};
     for (std::size_t i = 0; i < 2; ++i) {
         Bucket bucket;
         bucket.numel = bucketNumel[i];
@@ -111,18 +115,21 @@ Plan toyPlan(int dp)
         bucket.padded = (bucket.numel + dp - 1) / dp * dp;
         bucket.tensors = {static_cast<TensorId>(i)};
         bucket.param = bucket.paramSlice = b.add("params", 0, DType::F64, bucket.padded);
-        bucket.grad = bucket.gradSlice = b.add("grads", 0, DType::F64, bucket.padded);
+        bucket.grad = bucket.gradSlice = b.add("grads", 3, DType::F64, bucket.padded);
         if (dp > 1) {
-            bucket.paramSlice = b.slice(bucket.param, bucket.padded / dp);
-            bucket.gradSlice = b.slice(bucket.grad, bucket.padded / dp);
+            bucket.paramSlice = b.view(bucket.param, "params.slice", bucket.padded / dp, 0);
+            bucket.gradSlice = b.view(bucket.grad, "grads.slice", bucket.padded / dp, 0);
         }
+        bucket.exp1 = b.add("exp1", 4, DType::F64, bucket.padded / dp);
+        bucket.exp2 = b.add("exp2", 4, DType::F64, bucket.padded / dp);
         Tensor tensor;
         tensor.id = static_cast<TensorId>(i);
         tensor.name = "w" + std::to_string(i);
+        tensor.shape = {bucket.numel};
         tensor.numel = bucket.numel;
         tensor.bucket = static_cast<std::int32_t>(i);
-        tensor.param = bucket.param;
-        tensor.grad = bucket.grad;
+        tensor.param = b.view(bucket.param, tensor.name, bucket.numel, none);
+        tensor.grad = b.view(bucket.grad, "grad:" + tensor.name, bucket.numel, none);
         b.program.buckets.push_back(bucket);
         b.program.tensors.push_back(tensor);
     }
@@ -131,12 +138,13 @@ Plan toyPlan(int dp)
     const BufferId labels = b.add("labels", 1, DType::I32, tokens);
     const BufferId stats = b.program.stats = b.add("stats", 2, DType::F64, 2 + statsSlots);
     const auto &buckets = b.program.buckets;
+    const auto &tensors = b.program.tensors;
     std::vector<OpId> gathers, reductions;
     for (std::int32_t i = 1; dp > 1 && i >= 0; --i)
         gathers.push_back(b.op(OpKind::AllGather, Stream::Data, 0, i, {buckets[i].paramSlice}, {buckets[i].param}, {}));
     b.op(OpKind::LoadBatch, Stream::Compute, none, none, {}, {in, labels}, {});
-    const OpId loss = b.op(OpKind::Forward, Stream::Compute, none, none, {in, buckets[0].param, buckets[1].param},
-                           {stats, buckets[0].grad, buckets[1].grad}, gathers);
+    const OpId loss = b.op(OpKind::Forward, Stream::Compute, none, none, {in, tensors[0].param, tensors[1].param},
+                           {stats, tensors[0].grad, tensors[1].grad}, gathers);
     for (std::int32_t i = 0; dp > 1 && i < 2; ++i)
         reductions.push_back(b.op(OpKind::ReduceScatter, Stream::Data, 0, i, {buckets[i].grad}, {buckets[i].grad}, {loss}));
     OpId norm = none;
@@ -148,8 +156,9 @@ Plan toyPlan(int dp)
         reduced.push_back(b.op(OpKind::AllReduce, Stream::Data, 1, none, {stats}, {stats}, {norm}));
     b.op(OpKind::StepScalars, Stream::Compute, none, none, {stats}, {}, reduced);
     for (std::int32_t i = 0; i < 2; ++i)
-        b.op(OpKind::Optimizer, Stream::Compute, none, i, {buckets[i].gradSlice}, {buckets[i].paramSlice}, {});
-    for (std::size_t arena = 0; arena < 3; ++arena)
+        b.op(OpKind::Optimizer, Stream::Compute, none, i, {buckets[i].gradSlice},
+             {buckets[i].paramSlice, buckets[i].exp1, buckets[i].exp2}, {});
+    for (std::size_t arena = 0; arena < 5; ++arena)
         b.program.arenas[arena].bytes = b.offsets[arena];
     b.program.digest = digestOf(b.program);
     return Plan {job, RankGrid(job.layout), {std::move(b.program)}};
