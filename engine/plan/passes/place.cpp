@@ -175,8 +175,8 @@ Packing packInOrder(const std::vector<Item> &items, const std::vector<std::int32
     return packing;
 }
 
-/// Greedy packings in several orders, then repairs of the best: what sticks out at the top is placed earlier. Stops at the
-/// live peak, or after a fixed amount of work, so that the result depends on the items only.
+/// Greedy packings in several orders, then repairs of the best: what sticks out at the top is placed earlier. Stops near
+/// the live peak, or after a fixed amount of work, so that the result depends on the items only.
 Packing pack(const std::vector<Item> &items, std::int64_t live)
 {
     std::size_t edges = items.size();
@@ -197,13 +197,11 @@ Packing pack(const std::vector<Item> &items, std::int64_t live)
 
     Packing best;
     std::vector<std::int32_t> bestOrder;
-    bool bestFits = false;
     const auto attempt = [&](const std::vector<std::int32_t> &order, bool bestFit) {
         Packing packing = packInOrder(items, order, bestFit);
         if (bestOrder.empty() || packing.bytes < best.bytes) {
             best = std::move(packing);
             bestOrder = order;
-            bestFits = bestFit;
         }
     };
     for (const auto *order : {&std::as_const(byLifetime), &std::as_const(bySize), &byFirstUse}) {
@@ -212,19 +210,25 @@ Packing pack(const std::vector<Item> &items, std::int64_t live)
                 attempt(*order, bestFit);
         }
     }
-    constexpr std::size_t workLimit = 4'000'000;
+    constexpr std::size_t workLimit = 3'000'000;
     std::vector<std::int32_t> order = bestOrder;
     Packing current = best;
-    for (std::size_t work = edges; best.bytes > live && work < workLimit; work += edges) {
-        const auto top = std::find_if(order.begin(), order.end(), [&](std::int32_t i) {
+    std::uint64_t state = 1;
+    for (std::size_t work = edges; best.bytes > live + live / 512 && work < workLimit; work += edges) {
+        auto moved = std::find_if(order.begin(), order.end(), [&](std::int32_t i) {
             return current.offsets[at(i)] + items[at(i)].size == current.bytes;
         });
-        if (top == order.begin())
-            break;
-        std::rotate(order.begin(), top, top + 1);
-        current = packInOrder(items, order, bestFits);
-        if (current.bytes < best.bytes)
+        state = state * 6364136223846793005U + 1442695040888963407U; // Knuth's generator: the same anywhere
+        if (moved == order.begin() || (state >> 61) == 0)            // stuck, or once in eight: something else first
+            moved = order.begin() + static_cast<std::ptrdiff_t>((state >> 33) % order.size());
+        std::rotate(order.begin(), moved, moved + 1);
+        current = packInOrder(items, order, (state >> 60 & 1) != 0);
+        if (current.bytes < best.bytes) {
             best = current;
+            bestOrder = order;
+        } else if ((state >> 40) % 64 == 0) { // lost: back to the best
+            order = bestOrder;
+        }
     }
     return best;
 }

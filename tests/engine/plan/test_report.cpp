@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "tests/engine/plan/jobs.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+namespace rankyard::plan {
+
+TEST(Report, PlanKeys)
+{
+    const auto plan = makePlan(smallJob());
+    const OrderedJson report = planReport(*plan);
+    ASSERT_EQ(report["ranks"].size(), 2U);
+    const auto &memory = report["ranks"][1]["memory"];
+    std::int64_t sum = 0;
+    for (const auto &[key, value] : memory.items())
+        sum += key == "peak" ? 0 : value.get<std::int64_t>();
+    EXPECT_EQ(memory["peak"], sum);
+    EXPECT_EQ(memory["params"], 7680);
+    EXPECT_EQ(report["ranks"][1]["rank"], 1);
+    EXPECT_EQ(report["ranks"][1]["stage"], 0);
+    EXPECT_EQ(report["comm"]["dp"], 7680) << "half of each slice exchange, twice";
+    EXPECT_EQ(report["payload"]["dp"], 2 * 7680);
+    EXPECT_EQ(report["program"]["ops"], plan->programs[0].ops.size());
+    EXPECT_EQ(report["program"]["collectives"], 3);
+    EXPECT_TRUE(report["step_ms"].is_null()) << "nothing is invented without a calibration";
+    EXPECT_TRUE(report["mfu"].is_null());
+    EXPECT_TRUE(report["tflops_per_device"].is_null());
+    EXPECT_EQ(report["bubble"], 0.0) << "one stage has none";
+    EXPECT_GT(report["notes"].size(), 0U);
+}
+
+TEST(Report, OneRank)
+{
+    const OrderedJson report = planReport(*makePlan(smallJob(1)));
+    EXPECT_EQ(report["ranks"].size(), 1U);
+    EXPECT_EQ(report["comm"], OrderedJson::object());
+    EXPECT_EQ(report["program"]["collectives"], 0);
+}
+
+TEST(Report, WireBytes)
+{
+    EXPECT_EQ(wireBytes(OpKind::AllReduce, 1000, 4), 1500);
+    EXPECT_EQ(wireBytes(OpKind::ReduceScatter, 1000, 4), 750);
+    EXPECT_EQ(wireBytes(OpKind::AllGather, 1000, 5), 800);
+    EXPECT_EQ(wireBytes(OpKind::AllReduce, 1000, 1), 0);
+    EXPECT_EQ(wireBytes(OpKind::Send, 1000, 2), 1000);
+    EXPECT_EQ(wireBytes(OpKind::Forward, 1000, 2), 0);
+}
+
+TEST(Report, DescriptionHasALineAnOp)
+{
+    const StepProgram program = makePlan(smallJob())->programs[0];
+    const std::string text = describe(program);
+    const auto lines = std::count(text.begin(), text.end(), '\n');
+    EXPECT_EQ(static_cast<std::size_t>(lines), 1 + program.groups.size() + program.arenas.size() + program.buckets.size() + program.ops.size());
+}
+
+/// Planning is interactive: GPT-2 small over 32 micro-batches. Times are printed; the limits leave room for a busy machine.
+TEST(Report, PlanningTime)
+{
+    std::int64_t plan = 1'000'000'000'000;
+    std::int64_t check = plan;
+    std::int64_t digest = plan;
+    std::size_t ops = 0;
+    for (int i = 0; i < 3; ++i) {
+        const std::int64_t begin = monotonicNs();
+        const auto made = makePlan(largeJob());
+        const std::int64_t planned = monotonicNs();
+        ASSERT_TRUE(verify(made->programs[0]));
+        const std::int64_t verified = monotonicNs();
+        EXPECT_EQ(digestOf(made->programs[0]), made->programs[0].digest);
+        digest = std::min(digest, monotonicNs() - verified);
+        plan = std::min(plan, planned - begin);
+        check = std::min(check, verified - planned);
+        ops = made->programs[0].ops.size();
+    }
+    std::printf("%zu ops: both programs planned and verified in %.1f ms; verify(train) %.1f ms, digest %.1f ms\n", ops, static_cast<double>(plan) / 1e6,
+                static_cast<double>(check) / 1e6, static_cast<double>(digest) / 1e6);
+    EXPECT_LT(check, 100'000'000);
+    EXPECT_LT(plan, 2'000'000'000);
+}
+
+} // namespace rankyard::plan

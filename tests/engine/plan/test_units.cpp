@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/plan/units.h"
+#include "tests/engine/plan/jobs.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace rankyard::plan {
+
+TEST(Units, TensorsOfGpt2)
+{
+    spec::JobSpec job = largeJob();
+    const std::vector<TensorSpec> tensors = modelTensors(job);
+    ASSERT_EQ(tensors.size(), 2U + 12 * 12 + 2);
+    EXPECT_EQ(tensors[0].name, "wte.weight");
+    EXPECT_EQ(tensors[0].shape, (std::vector<std::int64_t> {50257, 768}));
+    EXPECT_EQ(tensors[4].name, "layers.0.attn.qkv.weight");
+    EXPECT_EQ(tensors[4].shape, (std::vector<std::int64_t> {2304, 768}));
+    EXPECT_EQ(tensors.back().name, "norm.bias");
+    std::int64_t numel = 0;
+    for (const TensorSpec &tensor : tensors)
+        numel += numelOf(tensor.shape);
+    EXPECT_EQ(numel, 124439808); // GPT-2 small as published
+    job.model.tied = false;
+    EXPECT_EQ(modelTensors(job).back().name, "head.weight");
+}
+
+TEST(Units, InitAndDecay)
+{
+    const spec::JobSpec job = largeJob();
+    for (const TensorSpec &tensor : modelTensors(job)) {
+        const bool bias = tensor.name.ends_with(".bias");
+        const bool norm = tensor.name.find("norm") != std::string::npos;
+        EXPECT_EQ(tensor.decay, !bias && !norm) << tensor.name;
+        const bool residual = tensor.name.ends_with("attn.out.weight") || tensor.name.ends_with("mlp.down.weight");
+        EXPECT_DOUBLE_EQ(tensor.initStd, bias || norm ? 0 : residual ? 0.02 / std::sqrt(24.0) : 0.02) << tensor.name;
+        EXPECT_EQ(tensor.initValue, norm && !bias ? 1 : 0) << tensor.name;
+    }
+    spec::JobSpec globs = job;
+    globs.optimizer.noDecay = {"layers.?.attn.*", "w?e.weight"};
+    for (const TensorSpec &tensor : modelTensors(globs)) {
+        const bool attn = tensor.name.rfind("layers.", 0) == 0 && tensor.name[8] == '.' && tensor.name.find(".attn.") != std::string::npos;
+        EXPECT_EQ(tensor.decay, !attn && tensor.name != "wte.weight" && tensor.name != "wpe.weight") << tensor.name;
+    }
+}
+
+TEST(Units, LossChunks)
+{
+    spec::JobSpec job = smallJob();
+    EXPECT_EQ(lossChunkTokens(job), 8) << "few tokens are one chunk";
+    job = largeJob();
+    const std::int64_t chunk = lossChunkTokens(job);
+    EXPECT_GE(chunk, 128);
+    EXPECT_LE(chunk * 50257 * 4, 40 << 20);
+    job.model.vocab = 1 << 20;
+    EXPECT_EQ(lossChunkTokens(job), 128);
+    for (std::int64_t seq = 1; seq < 3000; seq += 7) {
+        job.model.seq = seq;
+        const std::int64_t size = lossChunkTokens(job);
+        EXPECT_GE(size, std::min<std::int64_t>(seq, 64));
+        EXPECT_LE(size, seq);
+    }
+}
+
+/// 6 flops a parameter of the linear layers and token, and attention: the usual count (Megatron: 96·… without the head's norm).
+TEST(Units, FlopsOfAStep)
+{
+    const spec::JobSpec job = largeJob();
+    const auto plan = makePlan(job);
+    ASSERT_TRUE(plan);
+    double flops = 0;
+    for (const Op &op : plan->program(ProgramKind::Train, 0).ops)
+        flops += static_cast<double>(op.flops);
+    const double tokens = 32 * 1024;
+    const double h = 768;
+    const double linear = 12 * 12 * h * h + h * 50257;
+    EXPECT_DOUBLE_EQ(flops, tokens * (6 * linear + 12 * 12 * 1024 * h));
+    double forward = 0;
+    for (const Op &op : plan->program(ProgramKind::Eval, 0).ops)
+        forward += static_cast<double>(op.flops);
+    EXPECT_DOUBLE_EQ(forward * 3, flops);
+}
+
+TEST(Units, ScratchOnlyFor16Bit)
+{
+    spec::JobSpec job = largeJob();
+    EXPECT_EQ(workspaceBytes(job, OpKind::BackwardWeight, {UnitKind::Mlp, 0}, Segment::Up), 0);
+    job.precision.compute = DType::BF16;
+    EXPECT_EQ(workspaceBytes(job, OpKind::BackwardWeight, {UnitKind::Mlp, 0}, Segment::Up), 3072 * 768 * 4);
+    EXPECT_EQ(workspaceBytes(job, OpKind::BackwardInput, {UnitKind::Mlp, 0}, Segment::Up), 0);
+    EXPECT_EQ(workspaceBytes(job, OpKind::Forward, {UnitKind::Head}, Segment::Norm), 0);
+    const std::int64_t rows = gradTileRows(50257, 768);
+    EXPECT_LT(rows, 50257);
+    const std::int64_t logits = lossChunkTokens(job) * 50257 * 2;
+    EXPECT_EQ(workspaceBytes(job, OpKind::Forward, {UnitKind::Head}, Segment::Loss), (logits + 63) / 64 * 64 + rows * 768 * 4);
+    job.precision.lossIn16bit = true;
+    EXPECT_EQ(workspaceBytes(job, OpKind::Forward, {UnitKind::Head}, Segment::Loss), rows * 768 * 4);
+    EXPECT_EQ(gradTileRows(10, 1 << 24), 10);
+}
+
+TEST(RankGrid, CoordinatesAndMembers)
+{
+    spec::Layout layout;
+    layout.tp = 2;
+    layout.cp = 1;
+    layout.dp = 3;
+    layout.pp = 2;
+    const RankGrid grid(layout); // tp fastest, then dp, then pp
+    EXPECT_EQ(grid.world(), 12);
+    EXPECT_EQ(grid.coordinate(9, "tp"), 1);
+    EXPECT_EQ(grid.coordinate(9, "dp"), 1);
+    EXPECT_EQ(grid.coordinate(9, "pp"), 1);
+    EXPECT_EQ(grid.members(9, {"tp"}), (std::vector<int> {8, 9}));
+    EXPECT_EQ(grid.members(9, {"dp"}), (std::vector<int> {7, 9, 11}));
+    EXPECT_EQ(grid.members(9, {"pp"}), (std::vector<int> {3, 9}));
+    EXPECT_EQ(grid.members(9, {"dp", "pp"}), (std::vector<int> {1, 3, 5, 7, 9, 11}));
+    EXPECT_EQ(grid.members(0, {"tp", "cp", "dp", "pp"}).size(), 12U);
+    EXPECT_EQ(grid.role(9).stage, 1);
+    layout.order = "pp-dp";
+    const RankGrid other(layout);
+    EXPECT_EQ(other.world(), 12) << "axes that the order leaves out come last";
+    EXPECT_EQ(other.members(0, {"pp"}), (std::vector<int> {0, 1}));
+}
+
+} // namespace rankyard::plan
