@@ -11,7 +11,8 @@ namespace {
 /// Columns of a terminal: bytes of UTF-8 that do not continue a character.
 std::size_t widthOf(std::string_view text)
 {
-    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+    return static_cast<std::size_t>(
+        std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::string padded(std::string text, std::size_t width, bool right = false)
@@ -45,14 +46,15 @@ std::string whereOf(const StepProgram &program, const Op &op)
 
 std::string lineOf(const StepProgram &program, const Op &op, std::size_t idWidth)
 {
-    std::string line = padded(std::to_string(op.id), idWidth + 2, true) + "  " + padded(nameOf(op.stream), 8) + " "
-        + padded(nameOf(op.kind), 16) + padded(whereOf(program, op), 18) + " "
+    std::string line = padded(std::to_string(op.id), idWidth + 2, true) + "  " + padded(nameOf(op.stream), 8)
+        + " " + padded(nameOf(op.kind), 16) + padded(whereOf(program, op), 18) + " "
         + padded(op.microbatch == none ? "" : "mb " + std::to_string(op.microbatch), 6);
     if (op.group != none)
         line += program.groups[static_cast<std::size_t>(op.group)].name + " " + bytesText(op.payload) + "  ";
     line += namesOf(program, op.reads);
     if (!op.writes.empty())
-        line += std::string(op.reads.empty() ? "" : " ") + (op.accumulate ? "+→ " : "→ ") + namesOf(program, op.writes);
+        line += std::string(op.reads.empty() ? "" : " ") + (op.accumulate ? "+→ " : "→ ")
+            + namesOf(program, op.writes);
     if (!op.waits.empty()) {
         line += "  waits";
         for (const OpId wait : op.waits)
@@ -67,9 +69,11 @@ std::string lineOf(const StepProgram &program, const Op &op, std::size_t idWidth
 
 std::string describe(const StepProgram &program)
 {
-    const auto collectives = std::count_if(program.ops.begin(), program.ops.end(), [](const Op &op) { return isCollective(op.kind); });
-    std::string text = std::string(nameOf(program.kind)) + " program, stage " + std::to_string(program.role.stage) + ": "
-        + std::to_string(program.ops.size()) + " ops, " + std::to_string(collectives) + " collectives, digest " + program.digest + "\n";
+    const auto collectives = std::count_if(program.ops.begin(), program.ops.end(),
+                                           [](const Op &op) { return isCollective(op.kind); });
+    std::string text = std::string(nameOf(program.kind)) + " program, stage "
+        + std::to_string(program.role.stage) + ": " + std::to_string(program.ops.size()) + " ops, "
+        + std::to_string(collectives) + " collectives, digest " + program.digest + "\n";
     for (const Group &group : program.groups) {
         text += "group  " + padded(group.name, 12) + std::to_string(group.size) + " ranks over";
         for (const std::string &axis : group.axes)
@@ -77,16 +81,19 @@ std::string describe(const StepProgram &program)
         text += "\n";
     }
     for (const Arena &arena : program.arenas)
-        text += "arena  " + padded(nameOf(arena.kind), 12) + bytesText(arena.bytes) + (arena.shared ? ", shared with the host's ranks" : "") + "\n";
+        text += "arena  " + padded(nameOf(arena.kind), 12) + bytesText(arena.bytes)
+            + (arena.shared ? ", shared with the host's ranks" : "") + "\n";
     for (std::size_t i = 0; i < program.buckets.size(); ++i) {
         const Bucket &bucket = program.buckets[i];
         const auto nameAt = [&](TensorId id) { return program.tensors[static_cast<std::size_t>(id)].name; };
-        text += "bucket " + padded(std::to_string(i), 12) + std::to_string(bucket.numel) + " elements in " + std::to_string(bucket.tensors.size())
-            + " tensors";
+        text += "bucket " + padded(std::to_string(i), 12) + std::to_string(bucket.numel) + " elements in "
+            + std::to_string(bucket.tensors.size()) + " tensors";
         if (!bucket.tensors.empty())
-            text += ", " + nameAt(bucket.tensors.front()) + (bucket.tensors.size() > 1 ? " … " + nameAt(bucket.tensors.back()) : "");
+            text += ", " + nameAt(bucket.tensors.front())
+                + (bucket.tensors.size() > 1 ? " … " + nameAt(bucket.tensors.back()) : "");
         if (bucket.slices > 1)
-            text += "; " + std::to_string(bucket.slices) + " slices of " + std::to_string(bucket.padded / bucket.slices);
+            text += "; " + std::to_string(bucket.slices) + " slices of "
+                + std::to_string(bucket.padded / bucket.slices);
         text += "\n";
     }
     const std::size_t idWidth = std::to_string(program.ops.size()).size();

@@ -12,7 +12,9 @@ namespace {
 
 Error refused(std::string path, std::string what, std::string found, std::string expected)
 {
-    return Error::make(Code::BadJob, std::move(what), std::move(path)).withFound(std::move(found)).withExpected(std::move(expected));
+    return Error::make(Code::BadJob, std::move(what), std::move(path))
+        .withFound(std::move(found))
+        .withExpected(std::move(expected));
 }
 
 /// What the passes of this version do not know yet.
@@ -43,8 +45,8 @@ Status checkFeatures(const spec::JobSpec &job)
     if (job.compression.mode != "none")
         return refused("compression.mode", later, job.compression.mode, "none");
     if (job.precision.reduce != job.precision.grad)
-        return refused("precision.reduce", "another type than precision.grad is not in this version", nameOf(job.precision.reduce),
-                       nameOf(job.precision.grad));
+        return refused("precision.reduce", "another type than precision.grad is not in this version",
+                       nameOf(job.precision.reduce), nameOf(job.precision.grad));
     return {};
 }
 
@@ -68,21 +70,26 @@ Status checkShape(const spec::JobSpec &job)
     RY_TRY(inRange("layout.dp", job.layout.dp));
     RY_TRY(inRange("batch.global", job.batch.global));
     if (model.heads * model.headSize() != model.hidden)
-        return refused("model.heads", "heads · head_dim must be hidden", std::to_string(model.heads * model.headSize()), std::to_string(model.hidden));
+        return refused("model.heads", "heads · head_dim must be hidden",
+                       std::to_string(model.heads * model.headSize()), std::to_string(model.hidden));
     if (model.keyHeads() != model.heads)
-        return refused("model.kv_heads", "not in this version", std::to_string(model.keyHeads()), std::to_string(model.heads));
+        return refused("model.kv_heads", "not in this version", std::to_string(model.keyHeads()),
+                       std::to_string(model.heads));
     const std::int64_t replica = job.layout.dp * job.batch.micro;
     if (job.batch.global % replica != 0) {
         return refused("batch.global", "must be a multiple of dp · micro", std::to_string(job.batch.global),
                        std::to_string((job.batch.global + replica - 1) / replica * replica));
     }
     const double tokens = static_cast<double>(job.batch.micro) * static_cast<double>(model.seq);
-    const double widest = static_cast<double>(std::max({model.hidden * 3, model.ffnSize(), model.vocab, model.heads}));
+    const double widest =
+        static_cast<double>(std::max({model.hidden * 3, model.ffnSize(), model.vocab, model.heads}));
     if (tokens * widest > 1e15 || widest * static_cast<double>(model.hidden) > 1e15)
         return Error::make(Code::DoesNotFit, "one tensor would have more than 10^15 elements", "model");
     const double ops = static_cast<double>(job.microBatches()) * static_cast<double>(22 * model.layers + 8);
     if (ops > 4e6)
-        return Error::make(Code::DoesNotFit, "the program would have " + formatCount(ops) + " ops", "batch.global").withExpected("at most 4 M");
+        return Error::make(Code::DoesNotFit, "the program would have " + formatCount(ops) + " ops",
+                           "batch.global")
+            .withExpected("at most 4 M");
     return {};
 }
 
@@ -95,7 +102,7 @@ StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind)
         program.groups.push_back({0, "dp", {"dp"}, dp});
         program.groups.push_back({1, "world", {"tp", "cp", "dp", "pp"}, dp});
     }
-    const PassContext context {job, program};
+    const PassContext context{job, program};
     stagePass(context);
     bucketPass(context);
     gatherPass(context);
@@ -109,13 +116,15 @@ StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind)
 const StepProgram &Plan::program(ProgramKind kind, int rank) const
 {
     const Role role = grid.role(rank);
-    const auto found = std::find_if(programs.begin(), programs.end(), [&](const StepProgram &p) { return p.kind == kind && p.role == role; });
+    const auto found = std::find_if(programs.begin(), programs.end(),
+                                    [&](const StepProgram &p) { return p.kind == kind && p.role == role; });
     return found != programs.end() ? *found : programs.front();
 }
 
 bool Plan::has(ProgramKind kind) const
 {
-    return std::any_of(programs.begin(), programs.end(), [&](const StepProgram &p) { return p.kind == kind; });
+    return std::any_of(programs.begin(), programs.end(),
+                       [&](const StepProgram &p) { return p.kind == kind; });
 }
 
 std::string Plan::digest() const
@@ -133,7 +142,7 @@ Result<Plan> makePlan(const spec::JobSpec &asked)
         job.precision.grad = job.precision.master = job.precision.reduce = DType::F64;
     RY_TRY(checkFeatures(job));
     RY_TRY(checkShape(job));
-    Plan plan {job, RankGrid(job.layout), {}};
+    Plan plan{job, RankGrid(job.layout), {}};
     plan.programs.push_back(buildProgram(job, ProgramKind::Train));
     plan.programs.push_back(buildProgram(job, ProgramKind::Eval));
     placePass(plan.programs);

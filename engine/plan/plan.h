@@ -53,11 +53,12 @@ Result<Plan> makePlan(const spec::JobSpec &job);
 
 /// Bytes by memory kind of one rank: the arenas of the plan. `peak` is their sum.
 struct MemoryReport {
-    std::array<std::int64_t, memoryKindCount> bytes {};
+    std::array<std::int64_t, memoryKindCount> bytes{};
     std::int64_t peak = 0;
     /// Most bytes of a kind alive at once in any program, each buffer rounded up to 64: bytes[k] ÷ live[k] is what packing loses.
-    std::array<std::int64_t, memoryKindCount> live {};
-    std::int64_t liveAtOnce = 0; ///< the same over all kinds at one moment; below the sum of `live` when kinds peak apart
+    std::array<std::int64_t, memoryKindCount> live{};
+    std::int64_t liveAtOnce =
+        0; ///< the same over all kinds at one moment; below the sum of `live` when kinds peak apart
 };
 MemoryReport memoryOf(const Plan &plan, int rank);
 

@@ -28,8 +28,14 @@ OrderedJson write(const Arena &arena)
 
 OrderedJson write(const Buffer &buffer)
 {
-    OrderedJson json = {{"id", buffer.id},       {"name", buffer.name},   {"kind", nameOf(buffer.kind)}, {"dtype", nameOf(buffer.dtype)},
-                        {"shape", buffer.shape}, {"arena", buffer.arena}, {"offset", buffer.offset},     {"bytes", buffer.bytes}};
+    OrderedJson json = {{"id", buffer.id},
+                        {"name", buffer.name},
+                        {"kind", nameOf(buffer.kind)},
+                        {"dtype", nameOf(buffer.dtype)},
+                        {"shape", buffer.shape},
+                        {"arena", buffer.arena},
+                        {"offset", buffer.offset},
+                        {"bytes", buffer.bytes}};
     if (buffer.shared)
         json["shared"] = true;
     if (buffer.persistent)
@@ -45,8 +51,9 @@ OrderedJson write(const Buffer &buffer)
 
 OrderedJson write(const Tensor &tensor)
 {
-    OrderedJson json = {{"id", tensor.id},         {"name", tensor.name}, {"shape", tensor.shape}, {"bucket", tensor.bucket},
-                        {"offset", tensor.offset}, {"decay", tensor.decay}, {"param", tensor.param}};
+    OrderedJson json = {{"id", tensor.id},         {"name", tensor.name},     {"shape", tensor.shape},
+                        {"bucket", tensor.bucket}, {"offset", tensor.offset}, {"decay", tensor.decay},
+                        {"param", tensor.param}};
     if (tensor.grad != none)
         json["grad"] = tensor.grad;
     return json;
@@ -137,15 +144,18 @@ public:
             fail("", "must be an object", json);
     }
 
-    void integer(const char *key, std::int64_t &value, std::int64_t least, std::int64_t most, bool required = true)
+    void integer(const char *key, std::int64_t &value, std::int64_t least, std::int64_t most,
+                 bool required = true)
     {
         if (const Json *found = take(key, required))
             readInteger(*found, key, value, least, most);
     }
-    void integer(const char *key, std::int32_t &value, std::int64_t least, std::int64_t most, bool required = true)
+    void integer(const char *key, std::int32_t &value, std::int64_t least, std::int64_t most,
+                 bool required = true)
     {
         std::int64_t wide = value;
-        integer(key, wide, least, std::min<std::int64_t>(most, std::numeric_limits<std::int32_t>::max()), required);
+        integer(key, wide, least, std::min<std::int64_t>(most, std::numeric_limits<std::int32_t>::max()),
+                required);
         value = static_cast<std::int32_t>(wide);
     }
     /// An index below `count`.
@@ -180,7 +190,8 @@ public:
         }
     }
     template<typename T>
-    void list(const char *key, std::vector<T> &value, std::int64_t least, std::int64_t most, bool required = true)
+    void list(const char *key, std::vector<T> &value, std::int64_t least, std::int64_t most,
+              bool required = true)
     {
         const Json *found = take(key, required);
         if (found == nullptr)
@@ -212,7 +223,8 @@ public:
     void fail(const char *key, std::string what, const Json &found)
     {
         if (!m_error)
-            m_error = Error::make(Code::BadData, std::move(what), *key ? m_path + "." + key : m_path).withFound(dumpJson(found).substr(0, 60));
+            m_error = Error::make(Code::BadData, std::move(what), *key ? m_path + "." + key : m_path)
+                          .withFound(dumpJson(found).substr(0, 60));
     }
     Status done()
     {
@@ -222,12 +234,19 @@ public:
     }
 
 private:
-    void readInteger(const Json &found, const char *key, std::int64_t &value, std::int64_t least, std::int64_t most)
+    void readInteger(const Json &found, const char *key, std::int64_t &value, std::int64_t least,
+                     std::int64_t most)
     {
         const bool tooLarge = found.is_number_unsigned()
-            && found.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-        if (!found.is_number_integer() || tooLarge || found.get<std::int64_t>() < least || found.get<std::int64_t>() > most)
-            fail(key, most < least ? "refers to an empty list" : "must be an integer from " + std::to_string(least) + " to " + std::to_string(most), found);
+            && found.get<std::uint64_t>()
+                > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+        if (!found.is_number_integer() || tooLarge || found.get<std::int64_t>() < least
+            || found.get<std::int64_t>() > most)
+            fail(key,
+                 most < least
+                     ? "refers to an empty list"
+                     : "must be an integer from " + std::to_string(least) + " to " + std::to_string(most),
+                 found);
         else
             value = found.get<std::int64_t>();
     }
@@ -360,7 +379,8 @@ Status read(ObjectReader &reader, const Json &, const Counts &counts, Op &op)
 }
 
 template<typename T>
-Status readAll(const Json &document, const char *key, const std::string &name, const Counts &counts, std::vector<T> &list)
+Status readAll(const Json &document, const char *key, const std::string &name, const Counts &counts,
+               std::vector<T> &list)
 {
     const Json &array = document.at(key); // readProgram has counted it
     list.reserve(array.size());
@@ -446,8 +466,10 @@ Result<StepProgram> readProgram(const Json &document, const std::string &name)
     RY_TRY(readAll(document, "buckets", name, counts, program.buckets));
     RY_TRY(readAll(document, "ops", name, counts, program.ops));
     if (const std::string digest = digestOf(program); !program.digest.empty() && program.digest != digest) {
-        return Error::make(Code::BadData, "the program is not the one that its digest names", name + ": digest")
-            .withFound(program.digest).withExpected(digest);
+        return Error::make(Code::BadData, "the program is not the one that its digest names",
+                           name + ": digest")
+            .withFound(program.digest)
+            .withExpected(digest);
     }
     return program;
 }

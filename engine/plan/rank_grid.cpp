@@ -9,7 +9,11 @@ namespace {
 
 std::int64_t sizeOfAxis(const spec::Layout &layout, const std::string &name)
 {
-    return name == "tp" ? layout.tp : name == "cp" ? layout.cp : name == "dp" ? layout.dp : name == "pp" ? layout.pp : 1;
+    return name == "tp" ? layout.tp
+        : name == "cp"  ? layout.cp
+        : name == "dp"  ? layout.dp
+        : name == "pp"  ? layout.pp
+                        : 1;
 }
 
 } // namespace
@@ -17,7 +21,8 @@ std::int64_t sizeOfAxis(const spec::Layout &layout, const std::string &name)
 RankGrid::RankGrid(const spec::Layout &layout)
 {
     const auto add = [&](const std::string &name) {
-        const bool known = std::any_of(m_axes.begin(), m_axes.end(), [&](const Axis &axis) { return axis.name == name; });
+        const bool known =
+            std::any_of(m_axes.begin(), m_axes.end(), [&](const Axis &axis) { return axis.name == name; });
         if (known || name.empty())
             return;
         const int size = static_cast<int>(std::max<std::int64_t>(1, sizeOfAxis(layout, name)));

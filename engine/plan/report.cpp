@@ -15,7 +15,7 @@ std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 void addLive(const StepProgram &program, MemoryReport &report)
 {
     struct Change {
-        std::array<std::int64_t, memoryKindCount> by {};
+        std::array<std::int64_t, memoryKindCount> by{};
     };
     std::vector<Change> changes(program.ops.size() + 2);
     std::vector<bool> seen(program.buffers.size(), false);
@@ -38,7 +38,7 @@ void addLive(const StepProgram &program, MemoryReport &report)
         for (const BufferId id : op.releases)
             add(at(op.id) + 1, program.buffer(id), -1);
     }
-    std::array<std::int64_t, memoryKindCount> live {};
+    std::array<std::int64_t, memoryKindCount> live{};
     for (const Change &change : changes) {
         std::int64_t all = 0;
         for (std::size_t k = 0; k < live.size(); ++k) {
@@ -68,7 +68,7 @@ MemoryReport memoryOf(const Plan &plan, int rank)
     for (const StepProgram &program : plan.programs) {
         if (!(program.role == role))
             continue;
-        std::array<std::int64_t, memoryKindCount> bytes {};
+        std::array<std::int64_t, memoryKindCount> bytes{};
         for (const Arena &arena : program.arenas)
             bytes[static_cast<std::size_t>(arena.kind)] += arena.bytes;
         for (std::size_t k = 0; k < bytes.size(); ++k)
@@ -86,7 +86,8 @@ std::int64_t wireBytes(OpKind kind, std::int64_t payload, int groupSize)
         return payload;
     if (groupSize < 2 || !isCollective(kind))
         return 0;
-    const std::int64_t once = payload / groupSize * (groupSize - 1) + payload % groupSize * (groupSize - 1) / groupSize;
+    const std::int64_t once =
+        payload / groupSize * (groupSize - 1) + payload % groupSize * (groupSize - 1) / groupSize;
     return kind == OpKind::AllReduce ? 2 * once : once;
 }
 
@@ -163,8 +164,10 @@ OrderedJson tensorReport(const Plan &plan)
         for (int rank = 0; rank < plan.grid.world(); ++rank) {
             const std::int64_t index = bucket.slices > 1 ? plan.grid.coordinate(rank, "dp") : 0;
             // What of the tensor lies in the rank's slice, in elements of the flat tensor.
-            const std::int64_t begin = std::clamp<std::int64_t>(index * slice - tensor.offset, 0, tensor.numel);
-            const std::int64_t end = std::clamp<std::int64_t>((index + 1) * slice - tensor.offset, 0, tensor.numel);
+            const std::int64_t begin =
+                std::clamp<std::int64_t>(index * slice - tensor.offset, 0, tensor.numel);
+            const std::int64_t end =
+                std::clamp<std::int64_t>((index + 1) * slice - tensor.offset, 0, tensor.numel);
             ranges.push_back({begin, end});
         }
         tensors.push_back({{"name", tensor.name},
@@ -175,7 +178,8 @@ OrderedJson tensorReport(const Plan &plan)
                            {"decay", tensor.decay},
                            {"ranges", std::move(ranges)}});
     }
-    return {{"tensors", std::move(tensors)}, {"slices", program.buckets.empty() ? 1 : program.buckets.front().slices}};
+    return {{"tensors", std::move(tensors)},
+            {"slices", program.buckets.empty() ? 1 : program.buckets.front().slices}};
 }
 
 } // namespace rankyard::plan

@@ -18,8 +18,10 @@ const char *nameOf(ProgramKind kind)
 
 const char *nameOf(OpKind kind)
 {
-    constexpr const char *names[] = {"load-batch", "forward", "backward-input", "backward-weight", "recompute", "all-reduce", "reduce-scatter",
-                                     "all-gather", "send",    "recv",           "copy",            "grad-norm", "step-scalars", "optimizer"};
+    constexpr const char *names[] = {"load-batch",   "forward",    "backward-input", "backward-weight",
+                                     "recompute",    "all-reduce", "reduce-scatter", "all-gather",
+                                     "send",         "recv",       "copy",           "grad-norm",
+                                     "step-scalars", "optimizer"};
     return names[static_cast<std::size_t>(kind)];
 }
 
@@ -31,7 +33,8 @@ const char *nameOf(UnitKind kind)
 
 const char *nameOf(Segment segment)
 {
-    constexpr const char *names[] = {"none", "lookup", "join", "norm", "qkv", "core", "out", "up", "down", "loss"};
+    constexpr const char *names[] = {"none", "lookup", "join", "norm", "qkv",
+                                     "core", "out",    "up",   "down", "loss"};
     return names[static_cast<std::size_t>(segment)];
 }
 
@@ -43,7 +46,8 @@ const char *nameOf(Stream stream)
 
 const char *nameOf(MemoryKind kind)
 {
-    constexpr const char *names[] = {"params", "grads", "optimizer", "activations", "gathered", "buckets", "workspace", "host"};
+    constexpr const char *names[] = {"params",   "grads",   "optimizer", "activations",
+                                     "gathered", "buckets", "workspace", "host"};
     return names[static_cast<std::size_t>(kind)];
 }
 
@@ -72,7 +76,8 @@ std::string opName(const Op &op)
     if (op.microbatch != none)
         name += ", micro-batch " + std::to_string(op.microbatch);
     if (op.chunk != none)
-        name += std::string(op.unit.kind == UnitKind::None ? ", bucket " : ", chunk ") + std::to_string(op.chunk);
+        name +=
+            std::string(op.unit.kind == UnitKind::None ? ", bucket " : ", chunk ") + std::to_string(op.chunk);
     return name + ")";
 }
 
@@ -97,7 +102,8 @@ std::string digestOfText(std::string_view text)
 {
     const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
     char hex[33];
-    std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64), static_cast<unsigned long long>(hash.low64));
+    std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                  static_cast<unsigned long long>(hash.low64));
     return hex;
 }
 

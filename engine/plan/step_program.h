@@ -22,20 +22,20 @@ constexpr std::int32_t none = -1;
 enum class ProgramKind : std::uint8_t { Train, Eval, Gather };
 
 enum class OpKind : std::uint8_t {
-    LoadBatch,      ///< tokens and labels of a micro-batch into their buffers
+    LoadBatch, ///< tokens and labels of a micro-batch into their buffers
     Forward,
     BackwardInput,
     BackwardWeight,
     Recompute,
-    AllReduce,      ///< in place on reads[0] == writes[0]
-    ReduceScatter,  ///< in place: slice `rank in group` of writes[0] becomes the sum, the rest is undefined
-    AllGather,      ///< in place: slice `rank in group` of writes[0] goes to everybody
+    AllReduce,     ///< in place on reads[0] == writes[0]
+    ReduceScatter, ///< in place: slice `rank in group` of writes[0] becomes the sum, the rest is undefined
+    AllGather,     ///< in place: slice `rank in group` of writes[0] goes to everybody
     Send,
     Recv,
     Copy,
-    GradNorm,       ///< per-parameter sums of squares of the gradients that this rank owns, into `stats`
-    StepScalars,    ///< from the reduced `stats`: loss, gradient norm, overflow, clip factor, vote
-    Optimizer,      ///< one fused pass over this rank's slice of a bucket
+    GradNorm,    ///< per-parameter sums of squares of the gradients that this rank owns, into `stats`
+    StepScalars, ///< from the reduced `stats`: loss, gradient norm, overflow, clip factor, vote
+    Optimizer,   ///< one fused pass over this rank's slice of a bucket
 };
 
 enum class UnitKind : std::uint8_t { None, Embedding, Attention, Mlp, Head };
@@ -52,7 +52,16 @@ enum class Stream : std::uint8_t { Compute, Tensor, Data, Pipeline, Copy };
 constexpr int streamCount = 5;
 
 /// What a byte is for: the rows of every memory report, bar and legend.
-enum class MemoryKind : std::uint8_t { Params, Grads, Optimizer, Activations, Gathered, Buckets, Workspace, Host };
+enum class MemoryKind : std::uint8_t {
+    Params,
+    Grads,
+    Optimizer,
+    Activations,
+    Gathered,
+    Buckets,
+    Workspace,
+    Host
+};
 constexpr int memoryKindCount = 8;
 
 /// One arena per memory kind and sharing. `bytes` is the maximum over the programs of a job.
@@ -71,7 +80,8 @@ struct Buffer {
     DType dtype = DType::F32;
     std::vector<std::int64_t> shape;
     ArenaId arena = none;
-    std::int64_t offset = 0; ///< in the arena, set by placement, aligned to 64; of a view: its begin for slice 0
+    std::int64_t offset =
+        0; ///< in the arena, set by placement, aligned to 64; of a view: its begin for slice 0
     std::int64_t bytes = 0;
     bool shared = false;
     bool persistent = false; ///< lives over all steps (parameters, gradients, optimizer): never released
@@ -86,7 +96,7 @@ struct Group {
     GroupId id = none;
     std::string name;              ///< "dp", "dp-cp", "world": as reports and charts call it
     std::vector<std::string> axes; ///< of the layout: {"dp"}
-    std::int32_t size = 1;         ///< ranks in it, > 1: groups of one need no collectives and are not in a program
+    std::int32_t size = 1; ///< ranks in it, > 1: groups of one need no collectives and are not in a program
     bool operator==(const Group &) const = default;
 };
 
@@ -97,19 +107,19 @@ struct Op {
     Unit unit;
     Segment segment = Segment::None;
     std::int32_t microbatch = none;
-    std::int32_t chunk = none;     ///< of Head.loss; the bucket of ReduceScatter, AllGather, GradNorm, Optimizer
-    std::int64_t rowBegin = 0;     ///< of Head.loss: the tokens of this chunk
+    std::int32_t chunk = none; ///< of Head.loss; the bucket of ReduceScatter, AllGather, GradNorm, Optimizer
+    std::int64_t rowBegin = 0; ///< of Head.loss: the tokens of this chunk
     std::int64_t rowEnd = 0;
     Stream stream = Stream::Compute;
-    GroupId group = none;          ///< of collectives
-    std::int32_t peer = 0;         ///< of Send and Recv: offset on the group's axis
-    bool accumulate = false;       ///< gradients are added to what is there; false: written (beta = 0)
+    GroupId group = none;    ///< of collectives
+    std::int32_t peer = 0;   ///< of Send and Recv: offset on the group's axis
+    bool accumulate = false; ///< gradients are added to what is there; false: written (beta = 0)
     std::vector<BufferId> reads;
     std::vector<BufferId> writes;
     std::vector<BufferId> releases; ///< dead after this op: what nothing later reads
-    std::vector<OpId> waits;        ///< ops of other streams that must be done before; own stream's order is implied
-    std::int64_t payload = 0;       ///< logical bytes of a collective
-    std::int64_t flops = 0;         ///< multiply and add count two
+    std::vector<OpId> waits; ///< ops of other streams that must be done before; own stream's order is implied
+    std::int64_t payload = 0; ///< logical bytes of a collective
+    std::int64_t flops = 0;   ///< multiply and add count two
     bool operator==(const Op &) const = default;
 };
 
@@ -138,7 +148,7 @@ struct Bucket {
     BufferId grad = none;
     BufferId paramSlice = none; ///< this rank's slices; the whole bucket when slices = 1
     BufferId gradSlice = none;
-    BufferId exp1 = none;       ///< first and second moment, master copy (none when compute is the master type)
+    BufferId exp1 = none; ///< first and second moment, master copy (none when compute is the master type)
     BufferId exp2 = none;
     BufferId master = none;
     bool operator==(const Bucket &) const = default;

@@ -9,9 +9,11 @@ namespace rankyard::plan {
 namespace {
 
 constexpr std::int64_t chunkBytes = 32 << 20; ///< about a last-level cache
-constexpr std::int64_t tileBytes = 16 << 20;
 
-std::int64_t roundUp(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::int64_t roundUp(std::int64_t value, std::int64_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
 
 bool globMatches(std::string_view pattern, std::string_view text)
 {
@@ -57,7 +59,7 @@ Linear linearOf(const spec::Model &model, Unit unit, Segment segment)
     case Segment::Down:
         return {hidden, model.ffnSize()};
     case Segment::Loss:
-        return unit.kind == UnitKind::Head ? Linear {model.vocab, hidden} : Linear {};
+        return unit.kind == UnitKind::Head ? Linear{model.vocab, hidden} : Linear{};
     default:
         return {};
     }
@@ -73,9 +75,11 @@ std::vector<TensorSpec> modelTensors(const spec::JobSpec &job)
     constexpr double std0 = 0.02;
     const double stdResidual = std0 / std::sqrt(2.0 * static_cast<double>(model.layers));
     std::vector<TensorSpec> tensors;
-    const auto add = [&](std::string name, std::vector<std::int64_t> shape, double initStd, double initValue) {
+    const auto add = [&](std::string name, std::vector<std::int64_t> shape, double initStd,
+                         double initValue) {
         const auto &patterns = job.optimizer.noDecay;
-        const bool decay = std::none_of(patterns.begin(), patterns.end(), [&](const std::string &p) { return globMatches(p, name); });
+        const bool decay = std::none_of(patterns.begin(), patterns.end(),
+                                        [&](const std::string &p) { return globMatches(p, name); });
         tensors.push_back({std::move(name), std::move(shape), decay, initStd, initValue});
     };
     const auto addNorm = [&](const std::string &name) {
@@ -106,31 +110,14 @@ std::vector<TensorSpec> modelTensors(const spec::JobSpec &job)
 std::int64_t lossChunkTokens(const spec::JobSpec &job)
 {
     const std::int64_t tokens = job.batch.micro * job.model.seq;
-    const std::int64_t row = job.model.vocab * static_cast<std::int64_t>(std::max<std::size_t>(4, bytesOf(job.precision.compute)));
+    const std::int64_t row =
+        job.model.vocab * static_cast<std::int64_t>(std::max<std::size_t>(4, bytesOf(job.precision.compute)));
     const std::int64_t most = std::max<std::int64_t>(128, chunkBytes / row);
     if (tokens <= most)
         return tokens;
     // Even chunks: no short one at the end that would run at a fraction of the speed.
     const std::int64_t chunks = (tokens + most - 1) / most;
     return std::min(roundUp((tokens + chunks - 1) / chunks, 16), tokens);
-}
-
-std::int64_t gradTileRows(std::int64_t out, std::int64_t in)
-{
-    return std::min(out, std::max<std::int64_t>(64, tileBytes / (4 * in)));
-}
-
-std::int64_t workspaceBytes(const spec::JobSpec &job, OpKind kind, Unit unit, Segment segment)
-{
-    if (bytesOf(job.precision.compute) != 2)
-        return 0;
-    const Linear linear = linearOf(job.model, unit, segment);
-    if (linear.out == 0)
-        return 0;
-    const std::int64_t tile = gradTileRows(linear.out, linear.in) * linear.in * 4;
-    if (segment == Segment::Loss && kind == OpKind::Forward)
-        return (job.precision.lossIn16bit ? 0 : roundUp(lossChunkTokens(job) * job.model.vocab * 2, 64)) + tile;
-    return kind == OpKind::BackwardWeight ? tile : 0;
 }
 
 std::int64_t opFlops(const spec::JobSpec &job, OpKind kind, Unit unit, Segment segment, std::int64_t tokens)

@@ -52,7 +52,7 @@
 /// is counted by the group's rank 0 only, the others add nothing.
 /// Dtypes: activations and their gradients precision.compute; norm stats and lse fp32 (fp64 in fp64); logits fp32 (fp64; the
 /// compute type with loss_in_16bit); dW, dw, db precision.grad.
-/// Some kernels need scratch: then the last of `writes` is a Workspace buffer of workspaceBytes(), after `logits` if any.
+/// Kernels need no scratch of the plan's: gradients of the logits overwrite them, 16-bit weight gradients are summed in registers.
 namespace rankyard::plan {
 
 struct TensorSpec {
@@ -71,14 +71,6 @@ std::vector<TensorSpec> modelTensors(const spec::JobSpec &job);
 
 /// Tokens of a loss chunk: bounded so that a chunk of logits stays near the last-level cache; at least 128.
 std::int64_t lossChunkTokens(const spec::JobSpec &job);
-
-/// Scratch bytes that the kernel of this op may use, 0 for most. The kernels must not need more (a test). With 16-bit compute:
-/// a weight gradient gets a tile of fp32, at most out · in · 4 bytes and about 16 MiB: the kernel goes over W by as many rows as
-/// fit (gradTileRows) and adds each block in fp32; the loss gets, before its tile, a chunk of logits in the compute type (C·V·2,
-/// rounded up to 64) unless the logits have it already.
-std::int64_t workspaceBytes(const spec::JobSpec &job, OpKind kind, Unit unit, Segment segment);
-/// Rows of a [out, in] weight gradient in one fp32 tile; `out` when all fit.
-std::int64_t gradTileRows(std::int64_t out, std::int64_t in);
 
 /// Floating-point operations of an op on T tokens: 2·T·in·out for a linear layer and each of its two gradients; causal
 /// attention core 4·T·seq·H forward counted whole (the convention of the peers), 2× that backward; the rest 0. The head's loss

@@ -48,7 +48,8 @@ void addStorage(PassContext context, Bucket &bucket, const std::string &suffix)
     const bool sliced = bucket.slices > 1;
     const std::int64_t own = bucket.padded / bucket.slices;
 
-    const auto root = [&](const char *name, MemoryKind kind, DType type, BufferId Tensor::*view, BufferId &slice) {
+    const auto root = [&](const char *name, MemoryKind kind, DType type, BufferId Tensor::*view,
+                          BufferId &slice) {
         const BufferId id = addState(program, name + suffix, kind, type, {bucket.padded});
         program.buffers.back().shared = shared;
         for (const TensorId tensor : bucket.tensors) {

@@ -56,7 +56,8 @@ Atoms::Atoms(const StepProgram &program) : m_ranges(program.buffers.size())
         std::sort(cuts.begin(), cuts.end());
         cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
         const auto index = [&](std::int64_t cut) {
-            return m_count + static_cast<std::int32_t>(std::lower_bound(cuts.begin(), cuts.end(), cut) - cuts.begin());
+            return m_count
+                + static_cast<std::int32_t>(std::lower_bound(cuts.begin(), cuts.end(), cut) - cuts.begin());
         };
         for (const BufferId id : views[at(root.id)]) {
             const auto [begin, end] = span(program.buffer(id));
@@ -71,7 +72,12 @@ Atoms::Atoms(const StepProgram &program) : m_ranges(program.buffers.size())
 class Dependencies
 {
 public:
-    explicit Dependencies(StepProgram &program) : m_program(program), m_atoms(program), m_state(at(m_atoms.count())), m_clocks(program.ops.size(), unset) {}
+    explicit Dependencies(StepProgram &program)
+        : m_program(program),
+          m_atoms(program),
+          m_state(at(m_atoms.count())),
+          m_clocks(program.ops.size(), unset)
+    {}
 
     void addWaits();
     void addReleases();

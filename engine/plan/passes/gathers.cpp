@@ -25,7 +25,8 @@ void gatherPass(PassContext context)
     }
     const auto gathers = static_cast<OpId>(insertions.size());
     insertOps(program, std::move(insertions));
-    if (gathers > 0 && !context.job.comm.overlapParams && static_cast<std::size_t>(gathers) < program.ops.size())
+    if (gathers > 0 && !context.job.comm.overlapParams
+        && static_cast<std::size_t>(gathers) < program.ops.size())
         program.ops[static_cast<std::size_t>(gathers)].waits.push_back(gathers - 1);
 }
 

@@ -14,7 +14,8 @@ GroupId PassContext::group(const std::string &name) const
     return none;
 }
 
-BufferId addBuffer(StepProgram &program, std::string name, MemoryKind kind, DType dtype, std::vector<std::int64_t> shape)
+BufferId addBuffer(StepProgram &program, std::string name, MemoryKind kind, DType dtype,
+                   std::vector<std::int64_t> shape)
 {
     Buffer buffer;
     buffer.id = static_cast<BufferId>(program.buffers.size());
@@ -27,7 +28,8 @@ BufferId addBuffer(StepProgram &program, std::string name, MemoryKind kind, DTyp
     return program.buffers.back().id;
 }
 
-BufferId addState(StepProgram &program, std::string name, MemoryKind kind, DType dtype, std::vector<std::int64_t> shape)
+BufferId addState(StepProgram &program, std::string name, MemoryKind kind, DType dtype,
+                  std::vector<std::int64_t> shape)
 {
     const BufferId id = addBuffer(program, std::move(name), kind, dtype, std::move(shape));
     program.buffers.back().persistent = true;
@@ -46,7 +48,8 @@ void makeView(StepProgram &program, BufferId child, BufferId parent, std::int64_
 
 void insertOps(StepProgram &program, Insertions insertions)
 {
-    std::stable_sort(insertions.begin(), insertions.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+    std::stable_sort(insertions.begin(), insertions.end(),
+                     [](const auto &a, const auto &b) { return a.first < b.first; });
     std::vector<Op> ops;
     ops.reserve(program.ops.size() + insertions.size());
     std::vector<OpId> moved(program.ops.size(), none);

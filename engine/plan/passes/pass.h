@@ -36,9 +36,11 @@ void placePass(std::vector<StepProgram> &programs);
 
 // ---- For passes ----
 
-BufferId addBuffer(StepProgram &program, std::string name, MemoryKind kind, DType dtype, std::vector<std::int64_t> shape);
+BufferId addBuffer(StepProgram &program, std::string name, MemoryKind kind, DType dtype,
+                   std::vector<std::int64_t> shape);
 /// A persistent one.
-BufferId addState(StepProgram &program, std::string name, MemoryKind kind, DType dtype, std::vector<std::int64_t> shape);
+BufferId addState(StepProgram &program, std::string name, MemoryKind kind, DType dtype,
+                  std::vector<std::int64_t> shape);
 /// Makes `child` a view at `offset` bytes of `parent`.
 void makeView(StepProgram &program, BufferId child, BufferId parent, std::int64_t offset);
 

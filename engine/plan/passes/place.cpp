@@ -87,8 +87,9 @@ std::map<ArenaKey, std::vector<Item>> itemsOf(const StepProgram &program)
     }
     const std::vector<Clock> clocks = clocksOf(program);
     for (auto &[key, list] : items) {
-        std::stable_sort(list.begin(), list.end(), [](const Item &a, const Item &b) { return a.first < b.first; });
-        std::array<bool, streamCount> used {};
+        std::stable_sort(list.begin(), list.end(),
+                         [](const Item &a, const Item &b) { return a.first < b.first; });
+        std::array<bool, streamCount> used{};
         for (const Item &item : list)
             used[static_cast<std::size_t>(program.op(item.first).stream)] = true;
         std::array<OpId, streamCount> latest;
@@ -189,7 +190,8 @@ Packing pack(const std::vector<Item> &items, std::int64_t live)
     const std::vector<std::int32_t> byFirstUse = bySize;
     const auto lifetime = [&](std::int32_t i) { return items[at(i)].release - items[at(i)].first; };
     std::stable_sort(bySize.begin(), bySize.end(), [&](std::int32_t a, std::int32_t b) {
-        return items[at(a)].size != items[at(b)].size ? items[at(a)].size > items[at(b)].size : lifetime(a) > lifetime(b);
+        return items[at(a)].size != items[at(b)].size ? items[at(a)].size > items[at(b)].size
+                                                      : lifetime(a) > lifetime(b);
     });
     std::stable_sort(byLifetime.begin(), byLifetime.end(), [&](std::int32_t a, std::int32_t b) {
         return lifetime(a) != lifetime(b) ? lifetime(a) > lifetime(b) : items[at(a)].size > items[at(b)].size;
@@ -219,7 +221,7 @@ Packing pack(const std::vector<Item> &items, std::int64_t live)
             return current.offsets[at(i)] + items[at(i)].size == current.bytes;
         });
         state = state * 6364136223846793005U + 1442695040888963407U; // Knuth's generator: the same anywhere
-        if (moved == order.begin() || (state >> 61) == 0)            // stuck, or once in eight: something else first
+        if (moved == order.begin() || (state >> 61) == 0) // stuck, or once in eight: something else first
             moved = order.begin() + static_cast<std::ptrdiff_t>((state >> 33) % order.size());
         std::rotate(order.begin(), moved, moved + 1);
         current = packInOrder(items, order, (state >> 60 & 1) != 0);
@@ -256,7 +258,8 @@ std::map<ArenaKey, std::int64_t> placePersistent(std::vector<StepProgram> &progr
     return ends;
 }
 
-void placeTransient(StepProgram &program, const std::map<ArenaKey, std::int64_t> &bases, std::map<ArenaKey, std::int64_t> &ends)
+void placeTransient(StepProgram &program, const std::map<ArenaKey, std::int64_t> &bases,
+                    std::map<ArenaKey, std::int64_t> &ends)
 {
     for (const auto &[key, items] : itemsOf(program)) {
         const Packing packing = pack(items, livePeak(items, program.ops.size()));

@@ -45,9 +45,12 @@ private:
     void addTensors();
     Weight weight(const std::string &name) const;
     BufferId activation(const std::string &name, std::vector<std::int64_t> shape, DType dtype);
-    BufferId activation(const std::string &name, std::vector<std::int64_t> shape) { return activation(name, std::move(shape), m_compute); }
-    Op &op(OpKind kind, Unit unit, Segment segment, std::vector<BufferId> reads, std::vector<BufferId> writes);
-    void addScratch(Op &op);
+    BufferId activation(const std::string &name, std::vector<std::int64_t> shape)
+    {
+        return activation(name, std::move(shape), m_compute);
+    }
+    Op &op(OpKind kind, Unit unit, Segment segment, std::vector<BufferId> reads,
+           std::vector<BufferId> writes);
     void emitAttentionForward(int layer);
     void emitMlpForward(int layer);
     void emitLoss();
@@ -75,10 +78,15 @@ private:
 };
 
 StageEmitter::StageEmitter(PassContext context)
-    : m_context(context), m_program(context.program), m_compute(context.job.precision.compute),
+    : m_context(context),
+      m_program(context.program),
+      m_compute(context.job.precision.compute),
       m_statType(m_compute == DType::F64 ? DType::F64 : DType::F32),
-      m_tokens(context.job.batch.micro * context.job.model.seq), m_hidden(context.job.model.hidden),
-      m_ffn(context.job.model.ffnSize()), m_heads(context.job.model.heads), m_layers(static_cast<int>(context.job.model.layers))
+      m_tokens(context.job.batch.micro * context.job.model.seq),
+      m_hidden(context.job.model.hidden),
+      m_ffn(context.job.model.ffnSize()),
+      m_heads(context.job.model.heads),
+      m_layers(static_cast<int>(context.job.model.layers))
 {
     addTensors();
     m_wte = weight("wte.weight");
@@ -89,10 +97,11 @@ StageEmitter::StageEmitter(PassContext context)
     for (int i = 0; i < m_layers; ++i) {
         const std::string attn = "layers." + std::to_string(i) + ".attn.";
         const std::string mlp = "layers." + std::to_string(i) + ".mlp.";
-        m_layerWeights.push_back({weight(attn + "norm.weight"), weight(attn + "norm.bias"), weight(attn + "qkv.weight"),
-                                  weight(attn + "qkv.bias"), weight(attn + "out.weight"), weight(attn + "out.bias"),
-                                  weight(mlp + "norm.weight"), weight(mlp + "norm.bias"), weight(mlp + "up.weight"),
-                                  weight(mlp + "up.bias"), weight(mlp + "down.weight"), weight(mlp + "down.bias")});
+        m_layerWeights.push_back(
+            {weight(attn + "norm.weight"), weight(attn + "norm.bias"), weight(attn + "qkv.weight"),
+             weight(attn + "qkv.bias"), weight(attn + "out.weight"), weight(attn + "out.bias"),
+             weight(mlp + "norm.weight"), weight(mlp + "norm.bias"), weight(mlp + "up.weight"),
+             weight(mlp + "up.bias"), weight(mlp + "down.weight"), weight(mlp + "down.bias")});
     }
 }
 
@@ -107,7 +116,8 @@ void StageEmitter::addTensors()
         tensor.decay = spec.decay;
         tensor.param = addState(m_program, spec.name, MemoryKind::Params, m_compute, spec.shape);
         if (m_context.training())
-            tensor.grad = addState(m_program, "grad:" + spec.name, MemoryKind::Grads, m_context.job.precision.grad, spec.shape);
+            tensor.grad = addState(m_program, "grad:" + spec.name, MemoryKind::Grads,
+                                   m_context.job.precision.grad, spec.shape);
         m_weights[spec.name] = {tensor.param, tensor.grad};
         m_program.tensors.push_back(std::move(tensor));
     }
@@ -119,10 +129,12 @@ Weight StageEmitter::weight(const std::string &name) const { return m_weights.at
 
 BufferId StageEmitter::activation(const std::string &name, std::vector<std::int64_t> shape, DType dtype)
 {
-    return addBuffer(m_program, name + "@" + std::to_string(m_microbatch), MemoryKind::Activations, dtype, std::move(shape));
+    return addBuffer(m_program, name + "@" + std::to_string(m_microbatch), MemoryKind::Activations, dtype,
+                     std::move(shape));
 }
 
-Op &StageEmitter::op(OpKind kind, Unit unit, Segment segment, std::vector<BufferId> reads, std::vector<BufferId> writes)
+Op &StageEmitter::op(OpKind kind, Unit unit, Segment segment, std::vector<BufferId> reads,
+                     std::vector<BufferId> writes)
 {
     Op op;
     op.id = static_cast<OpId>(m_program.ops.size());
@@ -138,17 +150,7 @@ Op &StageEmitter::op(OpKind kind, Unit unit, Segment segment, std::vector<Buffer
     });
     op.accumulate = hasGrads && m_microbatch > 0;
     m_program.ops.push_back(std::move(op));
-    addScratch(m_program.ops.back());
     return m_program.ops.back();
-}
-
-void StageEmitter::addScratch(Op &op)
-{
-    const std::int64_t bytes = workspaceBytes(m_context.job, op.kind, op.unit, op.segment);
-    if (bytes == 0 || op.segment == Segment::Loss)
-        return;
-    const std::string name = "scratch:" + placeName(op.unit, op.segment) + "@" + std::to_string(m_microbatch);
-    op.writes.push_back(addBuffer(m_program, name, MemoryKind::Workspace, DType::U8, {bytes}));
 }
 
 void StageEmitter::emitForward(int microbatch)
@@ -159,7 +161,7 @@ void StageEmitter::emitForward(int microbatch)
     m_saved.labels = activation("labels", {m_tokens}, DType::I32);
     op(OpKind::LoadBatch, {}, Segment::None, {}, {m_saved.tokens, m_saved.labels});
 
-    const Unit embedding {UnitKind::Embedding};
+    const Unit embedding{UnitKind::Embedding};
     m_x = activation("embedding.x", {m_tokens, m_hidden});
     op(OpKind::Forward, embedding, Segment::Lookup, {m_saved.tokens, m_wte.param}, {m_x});
     op(OpKind::Forward, embedding, Segment::Join, {m_x, m_wpe.param}, {m_x});
@@ -170,14 +172,15 @@ void StageEmitter::emitForward(int microbatch)
     m_saved.x = m_x;
     m_saved.n = activation("head.n", {m_tokens, m_hidden});
     m_saved.stats = activation("head.stats", {m_tokens, 2}, m_statType);
-    op(OpKind::Forward, {UnitKind::Head}, Segment::Norm, {m_x, m_normW.param, m_normB.param}, {m_saved.n, m_saved.stats});
+    op(OpKind::Forward, {UnitKind::Head}, Segment::Norm, {m_x, m_normW.param, m_normB.param},
+       {m_saved.n, m_saved.stats});
     emitLoss();
 }
 
 void StageEmitter::emitAttentionForward(int layer)
 {
     const Layer &w = m_layerWeights[static_cast<std::size_t>(layer)];
-    const Unit unit {UnitKind::Attention, layer};
+    const Unit unit{UnitKind::Attention, layer};
     const std::string prefix = "layers." + std::to_string(layer) + ".attn.";
     AttentionSaved s;
     s.x = m_x;
@@ -199,7 +202,7 @@ void StageEmitter::emitAttentionForward(int layer)
 void StageEmitter::emitMlpForward(int layer)
 {
     const Layer &w = m_layerWeights[static_cast<std::size_t>(layer)];
-    const Unit unit {UnitKind::Mlp, layer};
+    const Unit unit{UnitKind::Mlp, layer};
     const std::string prefix = "layers." + std::to_string(layer) + ".mlp.";
     MlpSaved s;
     s.x = m_x;
@@ -219,21 +222,21 @@ void StageEmitter::emitMlpForward(int layer)
 void StageEmitter::emitLoss()
 {
     const spec::JobSpec &job = m_context.job;
-    const Unit head {UnitKind::Head};
+    const Unit head{UnitKind::Head};
     const std::int64_t chunk = lossChunkTokens(job);
     const DType logitsType = job.precision.lossIn16bit ? m_compute : m_statType;
-    const std::string suffix = "@" + std::to_string(m_microbatch);
-    const BufferId logits = addBuffer(m_program, "head.logits" + suffix, MemoryKind::Workspace, logitsType, {chunk, job.model.vocab});
+    const std::string name = "head.logits@" + std::to_string(m_microbatch);
+    const BufferId logits =
+        addBuffer(m_program, name, MemoryKind::Workspace, logitsType, {chunk, job.model.vocab});
     std::vector<BufferId> writes = {m_program.stats};
     if (m_context.training()) {
         m_dx = activation("head.dx", {m_tokens, m_hidden});
         writes.insert(writes.end(), {m_dx, m_head.grad});
     }
     writes.push_back(logits);
-    if (const std::int64_t bytes = workspaceBytes(job, OpKind::Forward, head, Segment::Loss))
-        writes.push_back(addBuffer(m_program, "scratch:head.loss" + suffix, MemoryKind::Workspace, DType::U8, {bytes}));
     for (std::int64_t begin = 0, index = 0; begin < m_tokens; begin += chunk, ++index) {
-        Op &loss = op(OpKind::Forward, head, Segment::Loss, {m_saved.n, m_head.param, m_saved.labels}, writes);
+        Op &loss =
+            op(OpKind::Forward, head, Segment::Loss, {m_saved.n, m_head.param, m_saved.labels}, writes);
         loss.chunk = static_cast<std::int32_t>(index);
         loss.rowBegin = begin;
         loss.rowEnd = std::min(begin + chunk, m_tokens);
@@ -250,23 +253,24 @@ void StageEmitter::emitLoss()
 void StageEmitter::emitBackward(int microbatch)
 {
     m_microbatch = microbatch;
-    op(OpKind::BackwardInput, {UnitKind::Head}, Segment::Norm, {m_dx, m_saved.x, m_saved.stats, m_normW.param},
-       {m_dx, m_normW.grad, m_normB.grad});
+    op(OpKind::BackwardInput, {UnitKind::Head}, Segment::Norm,
+       {m_dx, m_saved.x, m_saved.stats, m_normW.param}, {m_dx, m_normW.grad, m_normB.grad});
     for (int i = m_layers; i-- > 0;) {
         emitMlpBackward(i);
         emitAttentionBackward(i);
     }
-    const Unit embedding {UnitKind::Embedding};
+    const Unit embedding{UnitKind::Embedding};
     op(OpKind::BackwardInput, embedding, Segment::Join, {m_dx}, {m_wpe.grad});
     Op &lookup = op(OpKind::BackwardWeight, embedding, Segment::Lookup, {m_dx, m_saved.tokens}, {m_wte.grad});
-    lookup.accumulate = microbatch > 0 || m_context.job.model.tied; // a tied weight has the head's gradient already
+    lookup.accumulate =
+        microbatch > 0 || m_context.job.model.tied; // a tied weight has the head's gradient already
 }
 
 void StageEmitter::emitMlpBackward(int layer)
 {
     const Layer &w = m_layerWeights[static_cast<std::size_t>(layer)];
     const MlpSaved &s = m_saved.mlp[static_cast<std::size_t>(layer)];
-    const Unit unit {UnitKind::Mlp, layer};
+    const Unit unit{UnitKind::Mlp, layer};
     const std::string prefix = "layers." + std::to_string(layer) + ".mlp.";
     op(OpKind::BackwardInput, unit, Segment::Join, {m_dx}, {w.downB.grad});
     // The weight op first: `a` dies before `da`, which is as large, is made.
@@ -285,7 +289,7 @@ void StageEmitter::emitAttentionBackward(int layer)
 {
     const Layer &w = m_layerWeights[static_cast<std::size_t>(layer)];
     const AttentionSaved &s = m_saved.attention[static_cast<std::size_t>(layer)];
-    const Unit unit {UnitKind::Attention, layer};
+    const Unit unit{UnitKind::Attention, layer};
     const std::string prefix = "layers." + std::to_string(layer) + ".attn.";
     op(OpKind::BackwardInput, unit, Segment::Join, {m_dx}, {w.outB.grad});
     const BufferId dOut = activation(prefix + "do", {m_tokens, m_hidden});

@@ -8,7 +8,8 @@ namespace rankyard::plan {
 void tailPass(PassContext context)
 {
     StepProgram &program = context.program;
-    const auto add = [&](OpKind kind, Stream stream, std::vector<BufferId> reads, std::vector<BufferId> writes) -> Op & {
+    const auto add = [&](OpKind kind, Stream stream, std::vector<BufferId> reads,
+                         std::vector<BufferId> writes) -> Op & {
         Op op;
         op.id = static_cast<OpId>(program.ops.size());
         op.kind = kind;
@@ -20,7 +21,8 @@ void tailPass(PassContext context)
     };
     if (context.training()) {
         for (std::size_t index = 0; index < program.buckets.size(); ++index) {
-            Op &norm = add(OpKind::GradNorm, Stream::Compute, {program.buckets[index].gradSlice}, {program.stats});
+            Op &norm =
+                add(OpKind::GradNorm, Stream::Compute, {program.buckets[index].gradSlice}, {program.stats});
             norm.chunk = static_cast<std::int32_t>(index);
         }
     }

@@ -22,7 +22,9 @@ public:
     explicit Order(const StepProgram &program);
     bool before(OpId earlier, OpId later) const
     {
-        return m_clocks[static_cast<std::size_t>(later)][static_cast<std::size_t>(m_streams[static_cast<std::size_t>(earlier)])] >= earlier;
+        return m_clocks[static_cast<std::size_t>(later)]
+                       [static_cast<std::size_t>(m_streams[static_cast<std::size_t>(earlier)])]
+            >= earlier;
     }
 
 private:

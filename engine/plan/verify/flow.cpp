@@ -18,7 +18,8 @@ enum class Content : std::uint8_t {
 struct Atom {
     Content content = Content::Nothing;
     OpId writer = none;
-    std::array<OpId, streamCount> readers {none, none, none, none, none}; ///< since the last write; the latest of each stream
+    std::array<OpId, streamCount> readers{none, none, none, none,
+                                          none}; ///< since the last write; the latest of each stream
 };
 
 struct Root {
@@ -26,7 +27,7 @@ struct Root {
     std::int32_t atoms = 1;
     Content slice = Content::Nothing; ///< of this rank's slices, where a group shares the buffer
     OpId released = none;
-    std::array<OpId, streamCount> users {none, none, none, none, none};
+    std::array<OpId, streamCount> users{none, none, none, none, none};
     bool read = false;
 };
 
@@ -63,7 +64,7 @@ private:
     const Order &m_order;
     std::vector<Root> m_roots; ///< by buffer; of roots only
     std::vector<Atom> m_atoms;
-    std::vector<std::int32_t> m_atomOf; ///< of views that are not slices
+    std::vector<std::int32_t> m_atomOf;   ///< of views that are not slices
     std::vector<std::int32_t> m_bucketOf; ///< of parameter and gradient roots
     StatsPhase m_stats = StatsPhase::Adding;
     OpId m_scalars = none;
@@ -72,8 +73,13 @@ private:
 };
 
 FlowCheck::FlowCheck(const StepProgram &program, const Order &order)
-    : m_program(program), m_order(order), m_roots(program.buffers.size()), m_atomOf(program.buffers.size(), none),
-      m_bucketOf(program.buffers.size(), none), m_norms(program.buckets.size(), none), m_updates(program.buckets.size(), none)
+    : m_program(program),
+      m_order(order),
+      m_roots(program.buffers.size()),
+      m_atomOf(program.buffers.size(), none),
+      m_bucketOf(program.buffers.size(), none),
+      m_norms(program.buckets.size(), none),
+      m_updates(program.buckets.size(), none)
 {
     std::vector<std::vector<BufferId>> views(program.buffers.size());
     for (const Buffer &buffer : program.buffers) {
@@ -115,7 +121,8 @@ std::pair<std::int32_t, std::int32_t> FlowCheck::atomsOf(BufferId id) const
 bool FlowCheck::all(BufferId root, Content content) const
 {
     const auto [begin, end] = atomsOf(root);
-    return std::all_of(m_atoms.begin() + begin, m_atoms.begin() + end, [&](const Atom &atom) { return atom.content == content; });
+    return std::all_of(m_atoms.begin() + begin, m_atoms.begin() + end,
+                       [&](const Atom &atom) { return atom.content == content; });
 }
 
 void FlowCheck::fill(BufferId root, Content content)
@@ -133,10 +140,14 @@ Status FlowCheck::checkOrder(const Op &op, BufferId id, bool writes)
     for (std::int32_t i = begin; i < end; ++i) {
         Atom &atom = m_atoms[at(i)];
         if (atom.writer != none && atom.writer != op.id && !m_order.before(atom.writer, op.id))
-            return broken(op, std::string(writes ? "writes " : "reads ") + name(id) + " without waiting for " + opName(m_program.op(atom.writer)) + ", which writes it");
+            return broken(op,
+                          std::string(writes ? "writes " : "reads ") + name(id) + " without waiting for "
+                              + opName(m_program.op(atom.writer)) + ", which writes it");
         for (const OpId reader : atom.readers) {
             if (writes && reader != none && reader != op.id && !m_order.before(reader, op.id))
-                return broken(op, "writes " + name(id) + " without waiting for " + opName(m_program.op(reader)) + ", which reads it");
+                return broken(op,
+                              "writes " + name(id) + " without waiting for " + opName(m_program.op(reader))
+                                  + ", which reads it");
         }
         if (writes) {
             atom.writer = op.id;
@@ -152,7 +163,9 @@ Status FlowCheck::checkOrder(const Op &op, BufferId id, bool writes)
 Status FlowCheck::checkAlive(const Op &op, BufferId id) const
 {
     const OpId released = m_roots[at(rootOf(m_program, id))].released;
-    return released == none ? Status() : broken(op, "uses " + name(id) + ", which " + opName(m_program.op(released)) + " has released");
+    return released == none
+        ? Status()
+        : broken(op, "uses " + name(id) + ", which " + opName(m_program.op(released)) + " has released");
 }
 
 // ---- Contents ----
@@ -163,7 +176,10 @@ Status FlowCheck::readContent(const Op &op, BufferId id)
     const Root &root = m_roots[at(rootId)];
     if (isSlice(id)) {
         if (root.slice != Content::Whole && !all(rootId, Content::Whole))
-            return broken(op, "reads " + name(id) + (all(rootId, Content::Local) ? ", which its group has not reduced" : ", which is not defined there"));
+            return broken(op,
+                          "reads " + name(id)
+                              + (all(rootId, Content::Local) ? ", which its group has not reduced"
+                                                             : ", which is not defined there"));
         return {};
     }
     const std::int32_t bucket = m_bucketOf[at(rootId)];
@@ -217,7 +233,9 @@ Status FlowCheck::reduceBucket(const Op &op)
     const BufferId root = op.writes[0];
     if (!all(root, Content::Local)) {
         const bool done = m_roots[at(root)].slice == Content::Whole || all(root, Content::Whole);
-        return broken(op, "reduces " + name(root) + (done ? ", which is reduced already" : " before all of its gradients are there"));
+        return broken(op,
+                      "reduces " + name(root)
+                          + (done ? ", which is reduced already" : " before all of its gradients are there"));
     }
     const bool scatter = op.kind == OpKind::ReduceScatter;
     fill(root, scatter ? Content::Nothing : Content::Whole);
@@ -242,7 +260,9 @@ Status FlowCheck::checkStats(const Op &op)
 {
     const bool writes = std::find(op.writes.begin(), op.writes.end(), m_program.stats) != op.writes.end();
     if (writes && m_stats != StatsPhase::Adding)
-        return broken(op, isCollective(op.kind) ? "reduces stats a second time" : "adds to stats after their reduction");
+        return broken(op,
+                      isCollective(op.kind) ? "reduces stats a second time"
+                                            : "adds to stats after their reduction");
     if (isCollective(op.kind) && writes)
         m_stats = StatsPhase::Reduced;
     return {};
@@ -259,7 +279,8 @@ Status FlowCheck::checkStep(const Op &op)
             return broken(op, "stands in the program a second time");
         if (m_stats == StatsPhase::Adding && !m_program.groups.empty())
             return broken(op, "reads stats that the ranks have not reduced");
-        if (m_program.kind == ProgramKind::Train && std::find(m_norms.begin(), m_norms.end(), none) != m_norms.end())
+        if (m_program.kind == ProgramKind::Train
+            && std::find(m_norms.begin(), m_norms.end(), none) != m_norms.end())
             return broken(op, "comes before the gradient norm of every bucket");
         m_stats = StatsPhase::Done;
         m_scalars = op.id;
@@ -282,12 +303,15 @@ Status FlowCheck::release(const Op &op, BufferId id)
     if (buffer.persistent || buffer.parent != none)
         return broken(op, "releases " + buffer.name + ", which lives over all steps");
     if (root.released != none)
-        return broken(op, "releases " + buffer.name + ", which " + opName(m_program.op(root.released)) + " has released");
+        return broken(op,
+                      "releases " + buffer.name + ", which " + opName(m_program.op(root.released))
+                          + " has released");
     bool used = false;
     for (const OpId user : root.users) {
         used = used || user != none;
         if (user != none && user != op.id && !m_order.before(user, op.id))
-            return broken(op, "releases " + buffer.name + " while " + opName(m_program.op(user)) + " may still use it");
+            return broken(
+                op, "releases " + buffer.name + " while " + opName(m_program.op(user)) + " may still use it");
     }
     if (!used)
         return broken(op, "releases " + buffer.name + ", which nobody has used");
@@ -305,7 +329,8 @@ Status FlowCheck::checkEnd() const
         if (user == none)
             return Error::make(Code::Internal, "nobody uses it", "buffer " + buffer.name);
         if (root.released == none)
-            return broken(m_program.op(user), "is the last to use " + buffer.name + ", which nobody releases");
+            return broken(m_program.op(user),
+                          "is the last to use " + buffer.name + ", which nobody releases");
         const bool needed = m_program.kind == ProgramKind::Train && buffer.kind != MemoryKind::Workspace;
         if (needed && !root.read)
             return broken(m_program.op(user), "writes " + buffer.name + ", which nobody reads");

@@ -1,146 +1,14 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/verify/checks.h"
+#include "engine/plan/verify/signatures.h"
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <string_view>
 #include <tuple>
 
 namespace rankyard::plan {
 
 namespace {
-
-/// The table of units.h from the readers' side. A read is P (a parameter) or who must have written it last: segment, direction
-/// (l load, f forward, b backward-input), place among the writes. A write is A (activation or its gradient), G (a
-/// parameter's gradient), S (stats), W (workspace), w (workspace, or absent). A row without a unit is for all that have the
-/// segment and no row of their own.
-struct Row {
-    UnitKind unit;
-    Segment segment;
-    OpKind kind;
-    std::string_view reads;
-    std::string_view writes;
-};
-
-constexpr UnitKind any = UnitKind::None;
-constexpr OpKind bi = OpKind::BackwardInput;
-constexpr OpKind bw = OpKind::BackwardWeight;
-constexpr Row table[] = {
-    {UnitKind::Embedding, Segment::Lookup, OpKind::Forward, "none.l0 P", "A"},
-    {UnitKind::Embedding, Segment::Join, OpKind::Forward, "lookup.f0 P", "A"},
-    {UnitKind::Embedding, Segment::Join, bi, "norm.b0", "G"},
-    {UnitKind::Embedding, Segment::Lookup, bw, "norm.b0 none.l0", "G"},
-    {any, Segment::Norm, OpKind::Forward, "join.f0 P P", "AA"},
-    {any, Segment::Join, bi, "norm.b0", "G"},
-    {any, Segment::Qkv, OpKind::Forward, "norm.f0 P P", "A"},
-    {any, Segment::Qkv, bi, "core.b0 P", "AG"},
-    {any, Segment::Qkv, bw, "core.b0 norm.f0", "Gw"},
-    {any, Segment::Core, OpKind::Forward, "qkv.f0", "AA"},
-    {any, Segment::Core, bi, "out.b0 qkv.f0 core.f0 core.f1", "A"},
-    {any, Segment::Out, OpKind::Forward, "core.f0 P", "A"},
-    {any, Segment::Out, bi, "norm.b0 P", "A"},
-    {any, Segment::Out, bw, "norm.b0 core.f0", "Gw"},
-    {UnitKind::Attention, Segment::Join, OpKind::Forward, "join.f0 out.f0 P", "A"},
-    {UnitKind::Attention, Segment::Norm, bi, "qkv.b0 join.f0 norm.f1 P norm.b0", "AGG"},
-    {any, Segment::Up, OpKind::Forward, "norm.f0 P P", "AA"},
-    {any, Segment::Up, bi, "down.b0 up.f0 P", "AAG"},
-    {any, Segment::Up, bw, "up.b0 norm.f0", "Gw"},
-    {any, Segment::Down, OpKind::Forward, "up.f1 P", "A"},
-    {any, Segment::Down, bi, "norm.b0 P", "A"},
-    {any, Segment::Down, bw, "norm.b0 up.f1", "Gw"},
-    {UnitKind::Mlp, Segment::Join, OpKind::Forward, "join.f0 down.f0 P", "A"},
-    {UnitKind::Mlp, Segment::Norm, bi, "up.b1 join.f0 norm.f1 P norm.b0", "AGG"},
-    {UnitKind::Head, Segment::Norm, bi, "loss.f1 join.f0 norm.f1 P", "AGG"},
-};
-constexpr std::string_view lossReads = "norm.f0 P none.l1";
-constexpr std::string_view lossWritesTrain = "SAGWw";
-constexpr std::string_view lossWritesEval = "SWw";
-
-struct Source {
-    bool param = false;
-    Segment segment = Segment::None;
-    char direction = 'f';
-    std::size_t place = 0;
-};
-
-struct Signature {
-    std::vector<Source> reads;
-    std::string_view writes;
-};
-
-Signature parse(std::string_view reads, std::string_view writes)
-{
-    Signature signature {{}, writes};
-    for (std::size_t begin = 0; begin < reads.size();) {
-        const std::size_t end = std::min(reads.find(' ', begin), reads.size());
-        const std::string_view word = reads.substr(begin, end - begin);
-        begin = end + 1;
-        Source source;
-        source.param = word == "P";
-        if (!source.param) {
-            const std::size_t dot = word.find('.');
-            for (int s = 0; s <= static_cast<int>(Segment::Loss); ++s) {
-                if (word.substr(0, dot) == nameOf(static_cast<Segment>(s)))
-                    source.segment = static_cast<Segment>(s);
-            }
-            source.direction = word[dot + 1];
-            source.place = static_cast<std::size_t>(word[dot + 2] - '0');
-        }
-        signature.reads.push_back(source);
-    }
-    return signature;
-}
-
-char directionOf(OpKind kind)
-{
-    switch (kind) {
-    case OpKind::LoadBatch:
-        return 'l';
-    case OpKind::BackwardInput:
-        return 'b';
-    case OpKind::BackwardWeight:
-        return 'w';
-    default:
-        return 'f';
-    }
-}
-
-class Signatures
-{
-public:
-    explicit Signatures(bool train)
-    {
-        for (const Row &row : table)
-            m_all.push_back(parse(row.reads, row.writes));
-        m_loss = parse(lossReads, train ? lossWritesTrain : lossWritesEval);
-        m_load = parse("", "AA");
-    }
-    /// Null when no unit has this op.
-    const Signature *find(const Op &op) const
-    {
-        if (op.kind == OpKind::LoadBatch)
-            return &m_load;
-        const OpKind kind = op.kind == OpKind::Recompute ? OpKind::Forward : op.kind;
-        if (op.segment == Segment::Loss)
-            return op.unit.kind == UnitKind::Head && kind == OpKind::Forward ? &m_loss : nullptr;
-        const Signature *general = nullptr;
-        for (std::size_t i = 0; i < std::size(table); ++i) {
-            if (table[i].segment != op.segment || table[i].kind != kind)
-                continue;
-            if (table[i].unit == op.unit.kind)
-                return &m_all[i];
-            if (table[i].unit == any)
-                general = &m_all[i];
-        }
-        return general;
-    }
-
-private:
-    std::vector<Signature> m_all;
-    Signature m_loss;
-    Signature m_load;
-};
 
 class OperandCheck
 {
@@ -172,12 +40,13 @@ private:
 
     const StepProgram &m_program;
     Signatures m_signatures;
-    std::vector<Writer> m_writers;        ///< of transient buffers
-    std::vector<TensorId> m_tensorOf;     ///< of parameter and gradient views
-    std::array<std::vector<std::int64_t>, 5 * 10 * 14 * 8> m_shapes {}; ///< of written operands, by segment, kind and place
+    std::vector<Writer> m_writers;    ///< of transient buffers
+    std::vector<TensorId> m_tensorOf; ///< of parameter and gradient views
+    std::array<std::vector<std::int64_t>, 5 * 10 * 14 * 8>
+        m_shapes{};                               ///< of written operands, by segment, kind and place
     std::vector<std::vector<TensorId>> m_weights; ///< what a unit's segment reads in its forward
-    std::vector<std::size_t> m_owner;     ///< the segment that uses a tensor; its index in m_weights + 1
-    std::vector<std::int64_t> m_rows;     ///< tokens of the loss so far, by micro-batch
+    std::vector<std::size_t> m_owner; ///< the segment that uses a tensor; its index in m_weights + 1
+    std::vector<std::int64_t> m_rows; ///< tokens of the loss so far, by micro-batch
     std::vector<Use> m_uses;
     std::vector<Use> m_gradients;
     int m_layers = 0;
@@ -185,8 +54,11 @@ private:
 };
 
 OperandCheck::OperandCheck(const StepProgram &program)
-    : m_program(program), m_signatures(program.kind == ProgramKind::Train), m_writers(program.buffers.size()),
-      m_tensorOf(program.buffers.size(), none), m_owner(program.tensors.size(), 0)
+    : m_program(program),
+      m_signatures(program.kind == ProgramKind::Train),
+      m_writers(program.buffers.size()),
+      m_tensorOf(program.buffers.size(), none),
+      m_owner(program.tensors.size(), 0)
 {
     for (const Tensor &tensor : program.tensors) {
         m_tensorOf[at(tensor.param)] = tensor.id;
@@ -218,19 +90,26 @@ Status OperandCheck::checkRead(const Op &op, BufferId id, const Source &source) 
 {
     const Buffer &buffer = m_program.buffer(id);
     if (source.param != (m_tensorOf[at(id)] != none && buffer.kind == MemoryKind::Params))
-        return broken(op, "reads " + buffer.name + (source.param ? ", which is not a parameter" : " where an activation belongs"));
+        return broken(op,
+                      "reads " + buffer.name
+                          + (source.param ? ", which is not a parameter" : " where an activation belongs"));
     if (source.param)
         return {};
     const Writer writer = m_writers[at(id)];
     if (writer.op == none)
         return broken(op, "reads " + buffer.name + ", which no op has written");
     const Op &from = m_program.op(writer.op);
-    if (from.segment != source.segment || directionOf(from.kind) != source.direction || writer.place != source.place)
-        return broken(op, "reads " + buffer.name + " as " + opName(from) + " left it, which is not the operand that it needs");
+    if (from.segment != source.segment || directionOf(from.kind) != source.direction
+        || writer.place != source.place)
+        return broken(op,
+                      "reads " + buffer.name + " as " + opName(from)
+                          + " left it, which is not the operand that it needs");
     if (from.microbatch != op.microbatch)
         return broken(op, "reads " + buffer.name + " of micro-batch " + std::to_string(from.microbatch));
     if (from.unit.kind != UnitKind::None && std::abs(placeOf(from.unit) - placeOf(op.unit)) > 1)
-        return broken(op, "reads " + buffer.name + " of " + placeName(from.unit, from.segment) + ", which is not its neighbour");
+        return broken(op,
+                      "reads " + buffer.name + " of " + placeName(from.unit, from.segment)
+                          + ", which is not its neighbour");
     return {};
 }
 
@@ -252,7 +131,9 @@ Status OperandCheck::checkWrite(const Op &op, BufferId id, char code) const
     default:
         right = transient && buffer.kind == MemoryKind::Workspace;
     }
-    return right ? Status() : broken(op, "writes " + buffer.name + ", which is not the kind of buffer that belongs there");
+    return right
+        ? Status()
+        : broken(op, "writes " + buffer.name + ", which is not the kind of buffer that belongs there");
 }
 
 /// The same output of two layers has the same shape.
@@ -260,14 +141,18 @@ Status OperandCheck::checkAlike(const Op &op)
 {
     for (std::size_t place = 0; place < std::min<std::size_t>(op.writes.size(), 8); ++place) {
         const Buffer &buffer = m_program.buffer(op.writes[place]);
-        const std::size_t index = ((static_cast<std::size_t>(op.unit.kind) * 10 + static_cast<std::size_t>(op.segment)) * 14
-                                   + static_cast<std::size_t>(op.kind)) * 8 + place;
+        const std::size_t index =
+            ((static_cast<std::size_t>(op.unit.kind) * 10 + static_cast<std::size_t>(op.segment)) * 14
+             + static_cast<std::size_t>(op.kind))
+                * 8
+            + place;
         std::vector<std::int64_t> shape = buffer.shape;
         shape.push_back(static_cast<std::int64_t>(buffer.dtype));
         if (m_shapes[index].empty())
             m_shapes[index] = std::move(shape);
         else if (m_shapes[index] != shape)
-            return broken(op, "writes " + buffer.name + ", whose shape or type differs from the same output elsewhere");
+            return broken(
+                op, "writes " + buffer.name + ", whose shape or type differs from the same output elsewhere");
     }
     return {};
 }
@@ -298,7 +183,8 @@ Status OperandCheck::checkWeights(const Op &op)
         return broken(op, "reads its parameters in another order than the model's");
     for (const TensorId tensor : forward ? params : std::vector<TensorId>()) {
         std::size_t &owner = m_owner[at(tensor)];
-        const bool tied = op.segment == Segment::Loss && owner == static_cast<std::size_t>(Segment::Lookup) + 1;
+        const bool tied =
+            op.segment == Segment::Loss && owner == static_cast<std::size_t>(Segment::Lookup) + 1;
         if (owner != 0 && owner != index + 1 && !tied)
             return broken(op, "reads " + m_program.tensors[at(tensor)].name + ", which is another segment's");
         owner = owner == 0 ? index + 1 : owner;
@@ -332,8 +218,10 @@ Status OperandCheck::checkRows(const Op &op)
     std::int64_t &done = m_rows[at(op.microbatch)];
     const std::int64_t tokens = numelOf(m_program.buffer(op.reads[2]).shape);
     const auto logits = op.writes.begin() + (m_program.kind == ProgramKind::Train ? 3 : 1);
-    const std::int64_t capacity = m_program.buffer(*logits).shape.empty() ? 0 : m_program.buffer(*logits).shape[0];
-    if (op.rowBegin != done || op.rowEnd <= op.rowBegin || op.rowEnd > tokens || op.rowEnd - op.rowBegin > capacity)
+    const std::int64_t capacity =
+        m_program.buffer(*logits).shape.empty() ? 0 : m_program.buffer(*logits).shape[0];
+    if (op.rowBegin != done || op.rowEnd <= op.rowBegin || op.rowEnd > tokens
+        || op.rowEnd - op.rowBegin > capacity)
         return broken(op, "covers other tokens than those that follow the chunk before");
     done = op.rowEnd;
     return {};
@@ -346,10 +234,10 @@ Status OperandCheck::checkUnitOp(const Op &op)
         return broken(op, "is an op that no unit has");
     if (op.microbatch == none)
         return broken(op, "belongs to no micro-batch");
-    const std::size_t most = signature->writes.size();
-    const std::size_t least = most > 0 && signature->writes.back() == 'w' ? most - 1 : most;
-    if (op.reads.size() != signature->reads.size() || op.writes.size() < least || op.writes.size() > most)
-        return broken(op, "has " + std::to_string(op.reads.size()) + " reads and " + std::to_string(op.writes.size()) + " writes, which is not its table's row");
+    if (op.reads.size() != signature->reads.size() || op.writes.size() != signature->writes.size())
+        return broken(op,
+                      "has " + std::to_string(op.reads.size()) + " reads and "
+                          + std::to_string(op.writes.size()) + " writes, which is not its table's row");
     for (std::size_t i = 0; i < op.reads.size(); ++i)
         RY_TRY(checkRead(op, op.reads[i], signature->reads[i]));
     for (std::size_t i = 0; i < op.writes.size(); ++i)
@@ -369,7 +257,9 @@ Status OperandCheck::checkCollective(const Op &op) const
         return broken(op, "must have one buffer to read and one to write");
     const Buffer &target = m_program.buffer(op.writes[0]);
     if (op.payload != target.bytes)
-        return broken(op, "has a payload of " + std::to_string(op.payload) + " bytes for " + target.name + " of " + std::to_string(target.bytes));
+        return broken(op,
+                      "has a payload of " + std::to_string(op.payload) + " bytes for " + target.name + " of "
+                          + std::to_string(target.bytes));
     const Group &group = m_program.groups[at(op.group)];
     if (target.id == m_program.stats) {
         if (op.kind != OpKind::AllReduce || op.reads[0] != target.id)
@@ -384,7 +274,8 @@ Status OperandCheck::checkCollective(const Op &op) const
     if (op.group != bucket.group)
         return broken(op, "goes over the group " + group.name + ", not over the bucket's");
     const bool gather = op.kind == OpKind::AllGather;
-    if (target.id != (gather ? bucket.param : bucket.grad) || op.reads[0] != (gather ? bucket.paramSlice : bucket.grad))
+    if (target.id != (gather ? bucket.param : bucket.grad)
+        || op.reads[0] != (gather ? bucket.paramSlice : bucket.grad))
         return broken(op, "is for " + target.name + ", which is not its bucket's");
     if (op.kind != OpKind::AllReduce && bucket.slices == 1)
         return broken(op, "needs slices, but its bucket is whole on every rank");
@@ -398,7 +289,9 @@ Status OperandCheck::checkStepOp(const Op &op) const
     if (isCollective(op.kind))
         return checkCollective(op);
     if (op.kind == OpKind::StepScalars)
-        return op.reads == std::vector {m_program.stats} && op.writes.empty() ? Status() : broken(op, "must read stats and write nothing");
+        return op.reads == std::vector{m_program.stats} && op.writes.empty()
+            ? Status()
+            : broken(op, "must read stats and write nothing");
     if (op.kind != OpKind::GradNorm && op.kind != OpKind::Optimizer)
         return {};
     if (op.chunk < 0 || at(op.chunk) >= m_program.buckets.size() || m_program.kind != ProgramKind::Train)
@@ -410,7 +303,7 @@ Status OperandCheck::checkStepOp(const Op &op) const
         if (bucket.master != none)
             writes.push_back(bucket.master);
     }
-    if (op.reads != std::vector {bucket.gradSlice} || op.writes != writes)
+    if (op.reads != std::vector{bucket.gradSlice} || op.writes != writes)
         return broken(op, "does not work on its bucket's slices");
     return {};
 }
@@ -423,7 +316,8 @@ Status OperandCheck::checkOnce() const
     keys.reserve(m_program.ops.size());
     for (const Op &op : m_program.ops) {
         if (op.unit.kind != UnitKind::None || op.kind == OpKind::LoadBatch)
-            keys.push_back({{op.kind, op.unit.kind, op.unit.layer, op.segment, op.microbatch, op.chunk}, op.id});
+            keys.push_back(
+                {{op.kind, op.unit.kind, op.unit.layer, op.segment, op.microbatch, op.chunk}, op.id});
     }
     std::sort(keys.begin(), keys.end());
     for (std::size_t i = 1; i < keys.size(); ++i) {
@@ -447,11 +341,13 @@ Status OperandCheck::checkGradientsComplete()
         list->erase(std::unique(list->begin(), list->end()), list->end());
     }
     std::vector<Use> missing;
-    std::set_symmetric_difference(m_uses.begin(), m_uses.end(), m_gradients.begin(), m_gradients.end(), std::back_inserter(missing));
+    std::set_symmetric_difference(m_uses.begin(), m_uses.end(), m_gradients.begin(), m_gradients.end(),
+                                  std::back_inserter(missing));
     if (!missing.empty()) {
         const auto &[tensor, unit, layer, microbatch] = missing.front();
         return Error::make(Code::Internal,
-                           "uses and gradients of " + m_program.tensors[at(tensor)].name + " do not match in micro-batch " + std::to_string(microbatch),
+                           "uses and gradients of " + m_program.tensors[at(tensor)].name
+                               + " do not match in micro-batch " + std::to_string(microbatch),
                            placeName({unit, layer}, Segment::None));
     }
     return {};
@@ -460,13 +356,15 @@ Status OperandCheck::checkGradientsComplete()
 Status OperandCheck::run()
 {
     for (const Op &op : m_program.ops) {
-        const bool ofUnit = op.kind == OpKind::LoadBatch || op.kind == OpKind::Forward || op.kind == OpKind::BackwardInput
-            || op.kind == OpKind::BackwardWeight || op.kind == OpKind::Recompute;
+        const bool ofUnit = op.kind == OpKind::LoadBatch || op.kind == OpKind::Forward
+            || op.kind == OpKind::BackwardInput || op.kind == OpKind::BackwardWeight
+            || op.kind == OpKind::Recompute;
         RY_TRY(ofUnit ? checkUnitOp(op) : checkStepOp(op));
     }
     RY_TRY(checkOnce());
     for (const Op &op : m_program.ops) {
-        if (op.segment == Segment::Loss && m_rows[at(op.microbatch)] != numelOf(m_program.buffer(op.reads[2]).shape))
+        if (op.segment == Segment::Loss
+            && m_rows[at(op.microbatch)] != numelOf(m_program.buffer(op.reads[2]).shape))
             return broken(op, "the chunks of the loss leave tokens out");
     }
     for (std::int32_t i = 0; i < m_microbatches; ++i) {

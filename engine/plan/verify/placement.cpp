@@ -50,19 +50,21 @@ Status checkPlacement(const StepProgram &program, const Order &order)
         placed[at(buffer.id)] = true;
         if (buffer.bytes == 0)
             return;
-        takeRange(arenas[at(buffer.arena)], buffer.offset, buffer.offset + buffer.bytes, buffer.id, [&](BufferId other) {
-            const OpId release = released[at(other)];
-            // Free only once the release is ordered before the first use here; later in the program is not enough.
-            if (release == none || first == none || !order.before(release, first))
-                clash = program.buffer(other).name;
-        });
+        takeRange(arenas[at(buffer.arena)], buffer.offset, buffer.offset + buffer.bytes, buffer.id,
+                  [&](BufferId other) {
+                      const OpId release = released[at(other)];
+                      // Free only once the release is ordered before the first use here; later in the program is not enough.
+                      if (release == none || first == none || !order.before(release, first))
+                          clash = program.buffer(other).name;
+                  });
     };
     for (const Buffer &buffer : program.buffers) {
         if (!buffer.persistent || buffer.parent != none)
             continue;
         place(buffer, none);
         if (!clash.empty())
-            return Error::make(Code::Internal, "lies on " + clash + " and both live over all steps", "buffer " + buffer.name);
+            return Error::make(Code::Internal, "lies on " + clash + " and both live over all steps",
+                               "buffer " + buffer.name);
     }
     for (const Op &op : program.ops) {
         for (const auto *list : {&op.reads, &op.writes}) {
@@ -71,7 +73,9 @@ Status checkPlacement(const StepProgram &program, const Order &order)
                 if (!placed[at(root)])
                     place(program.buffer(root), op.id);
                 if (!clash.empty())
-                    return broken(op, "is the first to use " + program.buffer(root).name + ", which lies on " + clash + " while that is alive");
+                    return broken(op,
+                                  "is the first to use " + program.buffer(root).name + ", which lies on "
+                                      + clash + " while that is alive");
             }
         }
     }

@@ -9,7 +9,10 @@ namespace {
 
 constexpr std::int64_t alignment = 64;
 
-Error wrong(std::string where, std::string what) { return Error::make(Code::Internal, std::move(what), std::move(where)); }
+Error wrong(std::string where, std::string what)
+{
+    return Error::make(Code::Internal, std::move(what), std::move(where));
+}
 
 template<typename T>
 bool refers(std::int32_t id, const std::vector<T> &list)
@@ -33,7 +36,8 @@ Status checkRoot(const StepProgram &program, const Buffer &buffer, const std::st
 {
     const Arena &arena = program.arenas[at(buffer.arena)];
     if (buffer.offset < 0 || buffer.offset % alignment != 0)
-        return wrong(where, "stands at offset " + std::to_string(buffer.offset) + ", which is not a multiple of 64");
+        return wrong(where,
+                     "stands at offset " + std::to_string(buffer.offset) + ", which is not a multiple of 64");
     if (buffer.offset > arena.bytes - buffer.bytes)
         return wrong(where, "does not fit its arena of " + std::to_string(arena.bytes) + " bytes");
     if (buffer.sliceGroup != none)
@@ -46,12 +50,14 @@ Status checkView(const StepProgram &program, const Buffer &buffer, const std::st
     if (!refers(buffer.parent, program.buffers) || program.buffer(buffer.parent).parent != none)
         return wrong(where, "is a view of something that is not a root buffer");
     const Buffer &root = program.buffer(buffer.parent);
-    if (root.kind != buffer.kind || root.shared != buffer.shared || root.persistent != buffer.persistent || root.dtype != buffer.dtype)
+    if (root.kind != buffer.kind || root.shared != buffer.shared || root.persistent != buffer.persistent
+        || root.dtype != buffer.dtype)
         return wrong(where, "differs in kind or type from " + root.name + ", of which it is a view");
     if (buffer.sliceGroup != none && !refers(buffer.sliceGroup, program.groups))
         return wrong(where, "is sliced over a group that is not there");
     const std::int64_t slices = buffer.sliceGroup == none ? 1 : program.groups[at(buffer.sliceGroup)].size;
-    if (buffer.viewOffset < 0 || buffer.viewOffset > root.bytes || buffer.bytes > (root.bytes - buffer.viewOffset) / slices)
+    if (buffer.viewOffset < 0 || buffer.viewOffset > root.bytes
+        || buffer.bytes > (root.bytes - buffer.viewOffset) / slices)
         return wrong(where, "reaches beyond " + root.name);
     if (buffer.offset != root.offset + buffer.viewOffset)
         return wrong(where, "does not lie inside " + root.name);
@@ -79,7 +85,8 @@ Status checkBuffers(const StepProgram &program)
         if (arena.kind != buffer.kind || arena.shared != buffer.shared)
             return wrong(where, "is in an arena of another kind");
         if (buffer.bytes < 0 || buffer.bytes != bytesOfShape(buffer))
-            return wrong(where, "has " + std::to_string(buffer.bytes) + " bytes, which is not what its shape needs");
+            return wrong(where,
+                         "has " + std::to_string(buffer.bytes) + " bytes, which is not what its shape needs");
         RY_TRY(buffer.parent == none ? checkRoot(program, buffer, where) : checkView(program, buffer, where));
     }
     return {};
@@ -98,18 +105,22 @@ Status checkBucket(const StepProgram &program, std::size_t index, std::vector<bo
     const bool train = program.kind == ProgramKind::Train;
     const std::int64_t own = bucket.padded / bucket.slices;
 
-    const auto holds = [&](BufferId id, std::int64_t numel) { return refers(id, program.buffers) && numelOf(program.buffer(id).shape) == numel; };
+    const auto holds = [&](BufferId id, std::int64_t numel) {
+        return refers(id, program.buffers) && numelOf(program.buffer(id).shape) == numel;
+    };
     const auto isSlice = [&](BufferId slice, BufferId root) {
         if (bucket.slices == 1)
             return slice == root;
-        return holds(slice, own) && program.buffer(slice).parent == root && program.buffer(slice).sliceGroup == bucket.group
-            && program.buffer(slice).viewOffset == 0;
+        return holds(slice, own) && program.buffer(slice).parent == root
+            && program.buffer(slice).sliceGroup == bucket.group && program.buffer(slice).viewOffset == 0;
     };
     if (!holds(bucket.param, bucket.padded) || !isSlice(bucket.paramSlice, bucket.param))
         return wrong(where, "has no whole storage of its parameters");
     if (train && (!holds(bucket.grad, bucket.padded) || !isSlice(bucket.gradSlice, bucket.grad)))
         return wrong(where, "has no whole storage of its gradients");
-    if (train && (!holds(bucket.exp1, own) || !holds(bucket.exp2, own) || (bucket.master != none && !holds(bucket.master, own))))
+    if (train
+        && (!holds(bucket.exp1, own) || !holds(bucket.exp2, own)
+            || (bucket.master != none && !holds(bucket.master, own))))
         return wrong(where, "has no optimizer state of its slice's size");
 
     std::int64_t end = 0;
@@ -122,9 +133,11 @@ Status checkBucket(const StepProgram &program, std::size_t index, std::vector<bo
             if (!holds(view, tensor.numel))
                 return false;
             const Buffer &buffer = program.buffer(view);
-            return buffer.parent == root && buffer.sliceGroup == none && buffer.viewOffset == tensor.offset * static_cast<std::int64_t>(bytesOf(buffer.dtype));
+            return buffer.parent == root && buffer.sliceGroup == none
+                && buffer.viewOffset == tensor.offset * static_cast<std::int64_t>(bytesOf(buffer.dtype));
         };
-        if (tensor.bucket != static_cast<std::int32_t>(index) || tensor.offset != end || tensor.numel != numelOf(tensor.shape))
+        if (tensor.bucket != static_cast<std::int32_t>(index) || tensor.offset != end
+            || tensor.numel != numelOf(tensor.shape))
             return wrong(where, "does not hold " + tensor.name + " where the tensor says");
         if (!isView(tensor.param, bucket.param) || (train && !isView(tensor.grad, bucket.grad)))
             return wrong(where, "the storage of " + tensor.name + " is not a view at its offset");
@@ -151,7 +164,9 @@ Status checkTensors(const StepProgram &program)
     const Buffer &stats = program.buffer(program.stats);
     if (stats.dtype != DType::F64 || !stats.persistent || stats.parent != none
         || numelOf(stats.shape) != static_cast<std::int64_t>(program.tensors.size()) + statsSlots)
-        return wrong("stats", "must be persistent fp64 with a place for each tensor and " + std::to_string(statsSlots) + " more");
+        return wrong("stats",
+                     "must be persistent fp64 with a place for each tensor and " + std::to_string(statsSlots)
+                         + " more");
     return {};
 }
 
@@ -169,12 +184,16 @@ Status checkOp(const StepProgram &program, const Op &op)
         if (wait < 0 || at(wait) >= program.ops.size())
             return broken(op, "waits for an op that is not there");
         if (wait >= op.id)
-            return broken(op, "waits for " + opName(program.op(wait)) + ", which is not before it: it would wait for ever");
+            return broken(op,
+                          "waits for " + opName(program.op(wait))
+                              + ", which is not before it: it would wait for ever");
         if (program.op(wait).stream == op.stream)
             return broken(op, "waits for " + opName(program.op(wait)) + " of its own stream");
     }
     const bool layered = op.unit.kind == UnitKind::Attention || op.unit.kind == UnitKind::Mlp;
-    const auto inRange = [&](std::int32_t value) { return value >= none && (value == none || at(value) < program.ops.size()); };
+    const auto inRange = [&](std::int32_t value) {
+        return value >= none && (value == none || at(value) < program.ops.size());
+    };
     if (!inRange(op.unit.layer) || layered != (op.unit.layer != none))
         return broken(op, "is of a layer that cannot be");
     if (!inRange(op.microbatch))

@@ -24,7 +24,7 @@ private:
         int rank = 0;
         std::vector<bool> done;
         std::array<std::vector<OpId>, streamCount> queues;
-        std::array<std::size_t, streamCount> next {};
+        std::array<std::size_t, streamCount> next{};
     };
     /// A group as one communicator: its axes and first rank.
     using GroupKey = std::pair<std::vector<std::string>, int>;
@@ -49,7 +49,9 @@ private:
     std::map<int, std::size_t> m_byRank;
 };
 
-TogetherCheck::TogetherCheck(std::vector<const StepProgram *> programs, std::vector<int> ranks, const RankGrid &grid) : m_grid(grid)
+TogetherCheck::TogetherCheck(std::vector<const StepProgram *> programs, std::vector<int> ranks,
+                             const RankGrid &grid)
+    : m_grid(grid)
 {
     for (std::size_t i = 0; i < programs.size(); ++i) {
         Participant participant;
@@ -84,7 +86,8 @@ std::vector<std::size_t> TogetherCheck::membersOf(const Participant &participant
 
 bool TogetherCheck::alike(const Participant &a, const Op &x, const Participant &b, const Op &y)
 {
-    if (x.kind != y.kind || x.payload != y.payload || x.chunk != y.chunk || x.writes.empty() || y.writes.empty())
+    if (x.kind != y.kind || x.payload != y.payload || x.chunk != y.chunk || x.writes.empty()
+        || y.writes.empty())
         return false;
     return a.program->buffer(x.writes[0]).dtype == b.program->buffer(y.writes[0]).dtype;
 }
@@ -106,12 +109,15 @@ Status TogetherCheck::checkSequences() const
         for (const Group &group : participant.program->groups) {
             const auto members = m_grid.members(participant.rank, group.axes);
             if (static_cast<int>(members.size()) != group.size) {
-                return Error::make(Code::Internal, "has " + std::to_string(group.size) + " ranks in the program and " + std::to_string(members.size())
-                                       + " in the layout", "rank " + std::to_string(participant.rank) + ", group " + group.name);
+                return Error::make(Code::Internal,
+                                   "has " + std::to_string(group.size) + " ranks in the program and "
+                                       + std::to_string(members.size()) + " in the layout",
+                                   "rank " + std::to_string(participant.rank) + ", group " + group.name);
             }
             std::vector<std::string> axes = group.axes;
             std::sort(axes.begin(), axes.end());
-            groups[{std::move(axes), members.front()}].push_back({&participant, std::move(own[at(group.id)])});
+            groups[{std::move(axes), members.front()}].push_back(
+                {&participant, std::move(own[at(group.id)])});
         }
     }
     for (const auto &[key, sequences] : groups) {
@@ -122,12 +128,17 @@ Status TogetherCheck::checkSequences() const
                 const Op &x = first.participant->program->op(first.ops[i]);
                 const Op &y = other.participant->program->op(other.ops[i]);
                 if (!alike(*first.participant, x, *other.participant, y))
-                    return Error::make(Code::Internal, "does not match " + nameAt(*first.participant, x.id) + " of the same group", nameAt(*other.participant, y.id));
+                    return Error::make(Code::Internal,
+                                       "does not match " + nameAt(*first.participant, x.id)
+                                           + " of the same group",
+                                       nameAt(*other.participant, y.id));
             }
             if (first.ops.size() != other.ops.size()) {
                 const Sequence &longer = first.ops.size() > common ? first : other;
                 const Sequence &shorter = first.ops.size() > common ? other : first;
-                return Error::make(Code::Internal, "rank " + std::to_string(shorter.participant->rank) + " has no op to match it",
+                return Error::make(Code::Internal,
+                                   "rank " + std::to_string(shorter.participant->rank)
+                                       + " has no op to match it",
                                    nameAt(*longer.participant, longer.ops[common]));
             }
         }
@@ -142,7 +153,8 @@ OpId TogetherCheck::ready(const Participant &participant, std::size_t stream) co
         return none;
     const OpId id = queue[participant.next[stream]];
     const Op &op = participant.program->op(id);
-    const bool free = std::all_of(op.waits.begin(), op.waits.end(), [&](OpId wait) { return participant.done[at(wait)]; });
+    const bool free =
+        std::all_of(op.waits.begin(), op.waits.end(), [&](OpId wait) { return participant.done[at(wait)]; });
     return free ? id : none;
 }
 
@@ -162,7 +174,8 @@ bool TogetherCheck::advanceTransfer(Participant &participant, const Op &op)
         const auto ranks = m_grid.members(participant.rank, participant.program->groups[at(op.group)].axes);
         const auto own = std::find(ranks.begin(), ranks.end(), participant.rank) - ranks.begin();
         const auto peer = own + op.peer;
-        if (peer < 0 || at(static_cast<std::int32_t>(peer)) >= ranks.size() || !m_byRank.contains(ranks[static_cast<std::size_t>(peer)]))
+        if (peer < 0 || at(static_cast<std::int32_t>(peer)) >= ranks.size()
+            || !m_byRank.contains(ranks[static_cast<std::size_t>(peer)]))
             return false;
         members = {m_byRank.at(participant.rank), m_byRank.at(ranks[static_cast<std::size_t>(peer)])};
     }
@@ -171,13 +184,16 @@ bool TogetherCheck::advanceTransfer(Participant &participant, const Op &op)
         OpId found = none;
         for (std::size_t s = 0; s < streamCount && found == none; ++s) {
             const OpId head = ready(member, s);
-            if (head == none || !transfers(member.program->op(head).kind) || keyOf(member, member.program->op(head)) != key)
+            if (head == none || !transfers(member.program->op(head).kind)
+                || keyOf(member, member.program->op(head)) != key)
                 continue;
             const Op &other = member.program->op(head);
             const bool self = &member == &participant;
             const bool pair = other.peer == -op.peer && other.payload == op.payload
                 && other.kind == (op.kind == OpKind::Send ? OpKind::Recv : OpKind::Send);
-            if (isCollective(op.kind) ? isCollective(other.kind) && alike(participant, op, member, other) : self ? head == op.id : pair)
+            if (isCollective(op.kind) ? isCollective(other.kind) && alike(participant, op, member, other)
+                    : self            ? head == op.id
+                                      : pair)
                 found = head;
         }
         if (found == none)
@@ -219,13 +235,15 @@ Status TogetherCheck::checkProgress()
     for (const Participant &participant : m_participants) {
         for (std::size_t s = 0; s < streamCount; ++s) {
             if (const OpId id = ready(participant, s); id != none)
-                return Error::make(Code::Internal, "is never met by its peers: the ranks wait for each other", nameAt(participant, id));
+                return Error::make(Code::Internal, "is never met by its peers: the ranks wait for each other",
+                                   nameAt(participant, id));
         }
     }
     for (const Participant &participant : m_participants) {
         for (std::size_t s = 0; s < streamCount; ++s) {
             if (participant.next[s] < participant.queues[s].size())
-                return Error::make(Code::Internal, "never starts", nameAt(participant, participant.queues[s][participant.next[s]]));
+                return Error::make(Code::Internal, "never starts",
+                                   nameAt(participant, participant.queues[s][participant.next[s]]));
         }
     }
     return {};
@@ -245,13 +263,15 @@ Status checkStateInPlace(const Plan &plan, const StepProgram &program)
         if (!(other.role == program.role))
             continue;
         if (other.arenas != program.arenas)
-            return Error::make(Code::Internal, "has other arenas than the role's other programs", nameOf(program.kind));
+            return Error::make(Code::Internal, "has other arenas than the role's other programs",
+                               nameOf(program.kind));
         for (const Buffer &buffer : other.buffers) {
             if (!buffer.persistent)
                 continue;
             const Buffer &first = *state.try_emplace(buffer.name, &buffer).first->second;
             if (first.arena != buffer.arena || first.offset != buffer.offset || first.bytes != buffer.bytes)
-                return Error::make(Code::Internal, "lies elsewhere in another program of the job", "buffer " + buffer.name);
+                return Error::make(Code::Internal, "lies elsewhere in another program of the job",
+                                   "buffer " + buffer.name);
         }
     }
     return {};
@@ -275,7 +295,8 @@ Status verifyTogether(const Plan &plan, ProgramKind kind)
     std::vector<int> ranks;
     for (int stage = 0; stage < plan.job.layout.pp; ++stage) {
         for (int rank = 0; rank < plan.grid.world(); ++rank) {
-            const bool first = plan.grid.coordinate(rank, "tp") == 0 && plan.grid.coordinate(rank, "cp") == 0 && plan.grid.coordinate(rank, "dp") == 0;
+            const bool first = plan.grid.coordinate(rank, "tp") == 0 && plan.grid.coordinate(rank, "cp") == 0
+                && plan.grid.coordinate(rank, "dp") == 0;
             if (!first || plan.grid.role(rank).stage != stage)
                 continue;
             programs.push_back(&plan.program(kind, rank));
@@ -288,8 +309,10 @@ Status verifyTogether(const Plan &plan, ProgramKind kind)
         for (const Op &op : program->ops)
             microbatches = std::max(microbatches, op.microbatch + 1);
         if (microbatches != plan.job.microBatches()) {
-            return Error::make(Code::Internal, "covers another number of micro-batches than the job has", nameOf(kind))
-                .withFound(std::to_string(microbatches)).withExpected(std::to_string(plan.job.microBatches()));
+            return Error::make(Code::Internal, "covers another number of micro-batches than the job has",
+                               nameOf(kind))
+                .withFound(std::to_string(microbatches))
+                .withExpected(std::to_string(plan.job.microBatches()));
         }
     }
     return TogetherCheck(std::move(programs), std::move(ranks), plan.grid).run();

@@ -5,7 +5,10 @@
 
 namespace rankyard::plan {
 
-Error broken(const Op &op, std::string what) { return Error::make(Code::Internal, std::move(what), opName(op)); }
+Error broken(const Op &op, std::string what)
+{
+    return Error::make(Code::Internal, std::move(what), opName(op));
+}
 
 Order::Order(const StepProgram &program) : m_clocks(program.ops.size())
 {

@@ -68,12 +68,12 @@ inline spec::JobSpec randomJob(std::mt19937_64 &random)
     return job;
 }
 
-inline const Op *findOp(const StepProgram &program, OpKind kind, Segment segment = Segment::None, std::int32_t microbatch = none,
-                        std::int32_t chunk = none)
+inline const Op *findOp(const StepProgram &program, OpKind kind, Segment segment = Segment::None,
+                        std::int32_t microbatch = none, std::int32_t chunk = none)
 {
     for (const Op &op : program.ops) {
-        if (op.kind == kind && (segment == Segment::None || op.segment == segment) && (microbatch == none || op.microbatch == microbatch)
-            && (chunk == none || op.chunk == chunk))
+        if (op.kind == kind && (segment == Segment::None || op.segment == segment)
+            && (microbatch == none || op.microbatch == microbatch) && (chunk == none || op.chunk == chunk))
             return &op;
     }
     return nullptr;

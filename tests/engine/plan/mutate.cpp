@@ -63,7 +63,9 @@ auto isKind(OpKind kind)
 }
 auto isBucketReduce()
 {
-    return [](const Op &op) { return op.chunk != none && (op.kind == OpKind::ReduceScatter || op.kind == OpKind::AllReduce); };
+    return [](const Op &op) {
+        return op.chunk != none && (op.kind == OpKind::ReduceScatter || op.kind == OpKind::AllReduce);
+    };
 }
 auto isOfUnit()
 {
@@ -80,8 +82,8 @@ BufferId lookalike(const StepProgram &program, BufferId id, Random &random)
     const Buffer &wanted = program.buffer(id);
     std::vector<BufferId> found;
     for (const Buffer &buffer : program.buffers) {
-        if (buffer.id != id && buffer.kind == wanted.kind && buffer.shape == wanted.shape && buffer.dtype == wanted.dtype
-            && (buffer.parent == none) == (wanted.parent == none))
+        if (buffer.id != id && buffer.kind == wanted.kind && buffer.shape == wanted.shape
+            && buffer.dtype == wanted.dtype && (buffer.parent == none) == (wanted.parent == none))
             found.push_back(buffer.id);
     }
     return found.empty() ? none : found[random() % found.size()];
@@ -89,7 +91,8 @@ BufferId lookalike(const StepProgram &program, BufferId id, Random &random)
 
 bool changeOperand(StepProgram &program, Random &random, std::vector<BufferId> Op::*list)
 {
-    Op *op = pickOp(program, random, [&](const Op &o) { return !(o.*list).empty() && o.unit.kind != UnitKind::None; });
+    Op *op = pickOp(program, random,
+                    [&](const Op &o) { return !(o.*list).empty() && o.unit.kind != UnitKind::None; });
     if (op == nullptr)
         return false;
     BufferId &id = (op->*list)[random() % (op->*list).size()];
@@ -113,8 +116,7 @@ bool swapOperands(StepProgram &program, Random &random, std::vector<BufferId> Op
 
 bool dropOperand(StepProgram &program, Random &random, std::vector<BufferId> Op::*list)
 {
-    // Scratch is optional: without it the program is one for kernels that need none.
-    Op *op = pickOp(program, random, [&](const Op &o) { return !(o.*list).empty() && program.buffer((o.*list).back()).kind != MemoryKind::Workspace; });
+    Op *op = pickOp(program, random, [&](const Op &o) { return !(o.*list).empty(); });
     if (op == nullptr)
         return false;
     (op->*list).erase((op->*list).begin() + static_cast<std::ptrdiff_t>(random() % (op->*list).size()));
@@ -125,7 +127,8 @@ bool isRoot(const Buffer &buffer) { return buffer.parent == none; }
 
 bool dropWait(StepProgram &program, Random &random)
 {
-    Op *op = pickOp(program, random, [](const Op &o) { return !o.waits.empty() && o.kind != OpKind::LoadBatch; });
+    Op *op =
+        pickOp(program, random, [](const Op &o) { return !o.waits.empty() && o.kind != OpKind::LoadBatch; });
     if (op == nullptr)
         return false;
     op->waits.erase(op->waits.begin() + static_cast<std::ptrdiff_t>(random() % op->waits.size()));
@@ -162,7 +165,9 @@ bool dropRelease(StepProgram &program, Random &random)
 
 bool doubleRelease(StepProgram &program, Random &random)
 {
-    const Op *op = pickOp(program, random, [&](const Op &o) { return !o.releases.empty() && at(o.id) + 1 < program.ops.size(); });
+    const Op *op = pickOp(program, random, [&](const Op &o) {
+        return !o.releases.empty() && at(o.id) + 1 < program.ops.size();
+    });
     if (op == nullptr)
         return false;
     program.ops[at(op->id) + 1].releases.push_back(op->releases.front());
@@ -185,7 +190,8 @@ bool overlap(StepProgram &program, Random &random)
     for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
         Buffer &a = program.buffers[at(ids[i])];
         const Buffer &b = program.buffer(ids[i + 1]);
-        if (a.id != b.id && isRoot(a) && isRoot(b) && a.arena == b.arena && a.bytes <= b.bytes && a.bytes > 0) {
+        if (a.id != b.id && isRoot(a) && isRoot(b) && a.arena == b.arena && a.bytes <= b.bytes
+            && a.bytes > 0) {
             a.offset = b.offset;
             return true;
         }
@@ -195,7 +201,8 @@ bool overlap(StepProgram &program, Random &random)
 
 bool misalign(StepProgram &program, Random &random)
 {
-    Op *op = pickOp(program, random, [&](const Op &o) { return !o.writes.empty() && isRoot(program.buffer(o.writes[0])); });
+    Op *op = pickOp(program, random,
+                    [&](const Op &o) { return !o.writes.empty() && isRoot(program.buffer(o.writes[0])); });
     program.buffers[at(op->writes[0])].offset += 4;
     return true;
 }
@@ -204,9 +211,11 @@ bool shrinkArena(StepProgram &program, Random &random)
 {
     Arena &arena = program.arenas[random() % program.arenas.size()];
     // An eval program need not reach the end of an arena that the train program sized.
-    const bool reached = std::any_of(program.buffers.begin(), program.buffers.end(), [&](const Buffer &buffer) {
-        return isRoot(buffer) && buffer.arena == arena.id && buffer.bytes > 0 && buffer.offset + buffer.bytes > arena.bytes - 64;
-    });
+    const bool reached =
+        std::any_of(program.buffers.begin(), program.buffers.end(), [&](const Buffer &buffer) {
+            return isRoot(buffer) && buffer.arena == arena.id && buffer.bytes > 0
+                && buffer.offset + buffer.bytes > arena.bytes - 64;
+        });
     if (!reached)
         return false;
     arena.bytes -= 64;
@@ -255,7 +264,9 @@ bool wrongCollective(StepProgram &program, Random &random)
     Op *op = pickOp(program, random, [](const Op &o) { return isCollective(o.kind); });
     if (op == nullptr)
         return false;
-    op->kind = op->kind == OpKind::AllReduce ? OpKind::ReduceScatter : op->kind == OpKind::ReduceScatter ? OpKind::AllReduce : OpKind::ReduceScatter;
+    op->kind = op->kind == OpKind::AllReduce ? OpKind::ReduceScatter
+        : op->kind == OpKind::ReduceScatter  ? OpKind::AllReduce
+                                             : OpKind::ReduceScatter;
     return true;
 }
 
@@ -309,7 +320,8 @@ bool normLate(StepProgram &program, Random &random)
 bool flipAccumulate(StepProgram &program, Random &random)
 {
     Op *op = pickOp(program, random, [&](const Op &o) {
-        return std::any_of(o.writes.begin(), o.writes.end(), [&](BufferId id) { return program.buffer(id).kind == MemoryKind::Grads; })
+        return std::any_of(o.writes.begin(), o.writes.end(),
+                           [&](BufferId id) { return program.buffer(id).kind == MemoryKind::Grads; })
             && o.unit.kind != UnitKind::None;
     });
     if (op == nullptr)
@@ -351,10 +363,13 @@ bool wrongRows(StepProgram &program, Random &random)
 
 bool wrongBucket(StepProgram &program, Random &random)
 {
-    Op *op = pickOp(program, random, [](const Op &o) { return o.unit.kind == UnitKind::None && o.chunk != none; });
+    Op *op =
+        pickOp(program, random, [](const Op &o) { return o.unit.kind == UnitKind::None && o.chunk != none; });
     if (op == nullptr)
         return false;
-    op->chunk = program.buckets.size() > 1 ? static_cast<std::int32_t>((at(op->chunk) + 1) % program.buckets.size()) : op->chunk + 1;
+    op->chunk = program.buckets.size() > 1
+        ? static_cast<std::int32_t>((at(op->chunk) + 1) % program.buckets.size())
+        : op->chunk + 1;
     return true;
 }
 
@@ -368,7 +383,8 @@ bool wrongLayer(StepProgram &program, Random &random)
 bool wrongSegment(StepProgram &program, Random &random)
 {
     Op *op = pickOp(program, random, isOfUnit());
-    op->segment = op->segment == Segment::Loss ? Segment::Norm : static_cast<Segment>(static_cast<int>(op->segment) + 1);
+    op->segment = op->segment == Segment::Loss ? Segment::Norm
+                                               : static_cast<Segment>(static_cast<int>(op->segment) + 1);
     return true;
 }
 
@@ -401,7 +417,9 @@ void removeOp(StepProgram &program, OpId id)
 {
     std::vector<OpId> moved(program.ops.size());
     for (std::size_t i = 0; i < moved.size(); ++i)
-        moved[i] = static_cast<OpId>(i) < id ? static_cast<OpId>(i) : static_cast<OpId>(i) == id ? none : static_cast<OpId>(i) - 1;
+        moved[i] = static_cast<OpId>(i) < id ? static_cast<OpId>(i)
+            : static_cast<OpId>(i) == id     ? none
+                                             : static_cast<OpId>(i) - 1;
     program.ops.erase(program.ops.begin() + id);
     renumber(program, moved);
 }
@@ -421,7 +439,10 @@ void moveOp(StepProgram &program, OpId from, OpId to)
     std::vector<OpId> moved(program.ops.size());
     for (std::size_t i = 0; i < moved.size(); ++i) {
         const auto id = static_cast<OpId>(i);
-        moved[i] = id == from ? to : from < to && id > from && id <= to ? id - 1 : to < from && id >= to && id < from ? id + 1 : id;
+        moved[i] = id == from                    ? to
+            : from < to && id > from && id <= to ? id - 1
+            : to < from && id >= to && id < from ? id + 1
+                                                 : id;
     }
     if (from < to)
         std::rotate(program.ops.begin() + from, program.ops.begin() + from + 1, program.ops.begin() + to + 1);
@@ -451,7 +472,8 @@ const std::vector<Mutation> &mutations()
         {"drop a bucket's reduction", [](P &p, R &r) { return dropOp(p, r, isBucketReduce()); }, true},
         {"double a bucket's reduction", [](P &p, R &r) { return doubleOp(p, r, isBucketReduce()); }, true},
         {"reduce too early", reduceEarly, true},
-        {"skip a gather: stale parameters", [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::AllGather)); }, true},
+        {"skip a gather: stale parameters",
+         [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::AllGather)); }, true},
         {"double a gather", [](P &p, R &r) { return doubleOp(p, r, isKind(OpKind::AllGather)); }, true},
         {"gather too late", gatherLate, true},
         {"skip the reduction of stats", [](P &p, R &r) { return dropOp(p, r, isStatsReduce()); }, true},
@@ -470,7 +492,8 @@ const std::vector<Mutation> &mutations()
         {"drop a unit's op", [](P &p, R &r) { return dropOp(p, r, isOfUnit()); }, true},
         {"double a unit's op", [](P &p, R &r) { return doubleOp(p, r, isOfUnit()); }, true},
         {"drop a batch", [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::LoadBatch)); }, true},
-        {"drop a weight gradient", [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::BackwardWeight)); }, true},
+        {"drop a weight gradient", [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::BackwardWeight)); },
+         true},
         {"flip accumulate", flipAccumulate, true},
         {"read another micro-batch", otherMicrobatch, true},
         {"read a lookalike", [](P &p, R &r) { return changeOperand(p, r, &Op::reads); }, true},

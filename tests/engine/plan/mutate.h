@@ -21,7 +21,8 @@ struct Mutation {
 const std::vector<Mutation> &mutations();
 
 /// Takes waits, releases and offsets away, applies the fault, and runs the passes that make them. Applies at most once.
-bool mutate(const Mutation &mutation, const spec::JobSpec &job, StepProgram &program, std::mt19937_64 &random);
+bool mutate(const Mutation &mutation, const spec::JobSpec &job, StepProgram &program,
+            std::mt19937_64 &random);
 
 void removeOp(StepProgram &program, OpId id);
 void insertCopy(StepProgram &program, OpId before, Op op);

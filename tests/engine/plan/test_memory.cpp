@@ -12,8 +12,14 @@ namespace {
 
 std::int64_t up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-std::int64_t bytesOfKind(const MemoryReport &report, MemoryKind kind) { return report.bytes[static_cast<std::size_t>(kind)]; }
-std::int64_t liveOfKind(const MemoryReport &report, MemoryKind kind) { return report.live[static_cast<std::size_t>(kind)]; }
+std::int64_t bytesOfKind(const MemoryReport &report, MemoryKind kind)
+{
+    return report.bytes[static_cast<std::size_t>(kind)];
+}
+std::int64_t liveOfKind(const MemoryReport &report, MemoryKind kind)
+{
+    return report.live[static_cast<std::size_t>(kind)];
+}
 
 } // namespace
 
@@ -34,7 +40,8 @@ TEST(Memory, ModelStates)
                 const std::int64_t p = compute == DType::BF16 ? 2 : compute == DType::F64 ? 8 : 4;
                 const std::int64_t state = compute == DType::F64 ? 8 : 4;
                 std::int64_t params = 0, grads = 0, optimizer = 0, numel = 0;
-                for (const Bucket &bucket : plan->programs[0].buckets) { // what padding and alignment add is counted, not guessed
+                for (const Bucket &bucket :
+                     plan->programs[0].buckets) { // what padding and alignment add is counted, not guessed
                     numel += bucket.numel;
                     params += up(bucket.padded * p);
                     grads += up(bucket.padded * state);
@@ -44,9 +51,12 @@ TEST(Memory, ModelStates)
                 EXPECT_EQ(bytesOfKind(report, MemoryKind::Params), params);
                 EXPECT_EQ(bytesOfKind(report, MemoryKind::Grads), grads);
                 EXPECT_EQ(bytesOfKind(report, MemoryKind::Optimizer), optimizer);
-                const double ideal = static_cast<double>(numel) * (compute == DType::BF16 ? 12.0 : 2.0 * static_cast<double>(state)) / (zero == 1 ? static_cast<double>(dp) : 1);
+                const double ideal = static_cast<double>(numel)
+                    * (compute == DType::BF16 ? 12.0 : 2.0 * static_cast<double>(state))
+                    / (zero == 1 ? static_cast<double>(dp) : 1);
                 EXPECT_NEAR(static_cast<double>(optimizer), ideal, 1e-4 * ideal);
-                EXPECT_NEAR(static_cast<double>(params), static_cast<double>(numel * p), 1e-4 * static_cast<double>(params));
+                EXPECT_NEAR(static_cast<double>(params), static_cast<double>(numel * p),
+                            1e-4 * static_cast<double>(params));
             }
         }
     }
@@ -58,7 +68,8 @@ std::int64_t savedBytes(const spec::JobSpec &job, std::int64_t e, std::int64_t s
     const std::int64_t t = job.batch.micro * job.model.seq;
     const std::int64_t h = job.model.hidden;
     const std::int64_t f = job.model.ffnSize();
-    const std::int64_t attention = up(t * h * e) + up(t * h * e) + up(t * 2 * s) + up(3 * t * h * e) + up(t * h * e) + up(job.model.heads * t * s);
+    const std::int64_t attention = up(t * h * e) + up(t * h * e) + up(t * 2 * s) + up(3 * t * h * e)
+        + up(t * h * e) + up(job.model.heads * t * s);
     const std::int64_t mlp = up(t * h * e) + up(t * h * e) + up(t * 2 * s) + 2 * up(t * f * e);
     return job.model.layers * (attention + mlp);
 }
@@ -81,19 +92,26 @@ TEST(Memory, Activations)
             const std::int64_t last = -wide + residual + up(t * 4) + wide + residual - residual;
             const MemoryReport report = memoryOf(*makePlan(job), 0);
             const std::int64_t expected = savedBytes(job, e, s) + std::max(head, last);
-            EXPECT_EQ(liveOfKind(report, MemoryKind::Activations), expected) << "the peak does not grow with the micro-batches";
-            EXPECT_LE(static_cast<double>(bytesOfKind(report, MemoryKind::Activations)), 1.03 * static_cast<double>(expected));
+            EXPECT_EQ(liveOfKind(report, MemoryKind::Activations), expected)
+                << "the peak does not grow with the micro-batches";
+            EXPECT_LE(static_cast<double>(bytesOfKind(report, MemoryKind::Activations)),
+                      1.03 * static_cast<double>(expected));
         }
     }
 }
 
 TEST(Memory, LogitsAreAChunkOnly)
 {
-    const spec::JobSpec job = largeJob();
-    const MemoryReport report = memoryOf(*makePlan(job), 0);
-    const std::int64_t stats = (2 + 12 * 12 + 2 + 3) * 8;
-    EXPECT_EQ(bytesOfKind(report, MemoryKind::Workspace), up(stats) + up(lossChunkTokens(job) * 50257 * 4));
-    EXPECT_LT(bytesOfKind(report, MemoryKind::Workspace), 1024 * 50257 * 4 / 4);
+    for (const bool in16bit : {false, true}) {
+        spec::JobSpec job = largeJob();
+        job.precision.compute = DType::BF16;
+        job.precision.lossIn16bit = in16bit;
+        const MemoryReport report = memoryOf(*makePlan(job), 0);
+        const std::int64_t stats = (2 + 12 * 12 + 2 + 3) * 8;
+        EXPECT_EQ(bytesOfKind(report, MemoryKind::Workspace),
+                  up(stats) + up(lossChunkTokens(job) * 50257 * (in16bit ? 2 : 4)));
+        EXPECT_LT(bytesOfKind(report, MemoryKind::Workspace), 1024 * 50257 * 4 / 4);
+    }
 }
 
 TEST(Memory, RealJobsPackTightly)
@@ -109,7 +127,8 @@ TEST(Memory, RealJobsPackTightly)
         ASSERT_TRUE(plan) << plan.error().text();
         const MemoryReport report = memoryOf(*plan, 0);
         for (std::size_t kind = 0; kind < report.bytes.size(); ++kind)
-            EXPECT_LE(static_cast<double>(report.bytes[kind]), 1.001 * static_cast<double>(report.live[kind])) << nameOf(static_cast<MemoryKind>(kind));
+            EXPECT_LE(static_cast<double>(report.bytes[kind]), 1.001 * static_cast<double>(report.live[kind]))
+                << nameOf(static_cast<MemoryKind>(kind));
         EXPECT_GE(report.peak, report.liveAtOnce);
     }
 }
@@ -129,7 +148,8 @@ TEST(Memory, ThousandRandomJobs)
         for (std::size_t kind = 0; kind < report.bytes.size(); ++kind) {
             if (report.bytes[kind] == 0)
                 continue;
-            const double ratio = static_cast<double>(report.bytes[kind]) / static_cast<double>(report.live[kind]);
+            const double ratio =
+                static_cast<double>(report.bytes[kind]) / static_cast<double>(report.live[kind]);
             EXPECT_GE(report.bytes[kind], report.live[kind]);
             EXPECT_LE(ratio, 1.03) << "job " << i << ", " << nameOf(static_cast<MemoryKind>(kind));
             worst = std::max(worst, ratio);
@@ -137,7 +157,8 @@ TEST(Memory, ThousandRandomJobs)
             ++arenas;
         }
     }
-    std::printf("1000 random jobs: worst arena / live %.4f; %ld of %ld arenas exact\n", worst, static_cast<long>(exact), static_cast<long>(arenas));
+    std::printf("1000 random jobs: worst arena / live %.4f; %ld of %ld arenas exact\n", worst,
+                static_cast<long>(exact), static_cast<long>(arenas));
 }
 
 /// Odd worlds and sizes: padding is less than a slice a bucket, and a rank may own nothing but padding.
@@ -167,7 +188,8 @@ TEST(Memory, OddSizes)
     tiny.zero.bucketBytes = 4;
     const auto plan = makePlan(tiny);
     ASSERT_TRUE(plan) << plan.error().text();
-    EXPECT_TRUE(std::any_of(plan->programs[0].buckets.begin(), plan->programs[0].buckets.end(), [](const Bucket &b) { return b.numel == 1 && b.padded == 5; }));
+    EXPECT_TRUE(std::any_of(plan->programs[0].buckets.begin(), plan->programs[0].buckets.end(),
+                            [](const Bucket &b) { return b.numel == 1 && b.padded == 5; }));
     const OrderedJson report = tensorReport(*plan);
     for (const auto &tensor : report["tensors"]) {
         std::int64_t covered = 0;

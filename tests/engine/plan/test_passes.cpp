@@ -74,14 +74,16 @@ TEST(Passes, Collectives)
         OpKind reduce;
         bool gathers;
     };
-    for (const Case &c : {Case {2, 0, OpKind::AllReduce, false}, Case {2, 1, OpKind::ReduceScatter, true}, Case {5, 1, OpKind::ReduceScatter, true}}) {
+    for (const Case &c : {Case{2, 0, OpKind::AllReduce, false}, Case{2, 1, OpKind::ReduceScatter, true},
+                          Case{5, 1, OpKind::ReduceScatter, true}}) {
         spec::JobSpec job = smallJob(c.dp, c.zero, 3);
         job.zero.bucketBytes = 1000;
         const auto plan = makePlan(job);
         const StepProgram &train = trainOf(plan);
         const auto buckets = static_cast<std::int64_t>(train.buckets.size());
         EXPECT_GT(buckets, 3);
-        EXPECT_EQ(countOps(train, OpKind::AllReduce), 1 + (c.gathers ? 0 : buckets)) << "one a bucket and step, not one a micro-batch";
+        EXPECT_EQ(countOps(train, OpKind::AllReduce), 1 + (c.gathers ? 0 : buckets))
+            << "one a bucket and step, not one a micro-batch";
         EXPECT_EQ(countOps(train, OpKind::ReduceScatter), c.gathers ? buckets : 0);
         EXPECT_EQ(countOps(train, OpKind::AllGather), c.gathers ? buckets : 0);
         EXPECT_EQ(countOps(plan->program(ProgramKind::Eval, 0), OpKind::AllGather), c.gathers ? buckets : 0);
@@ -157,13 +159,16 @@ TEST(Passes, ReductionsOverlapTheBackward)
                 ASSERT_EQ(op.waits.size(), 1U);
                 const Op &before = program.op(op.waits.at(0));
                 EXPECT_EQ(before.microbatch, 1);
-                const bool contributes = std::any_of(before.writes.begin(), before.writes.end(), [&](BufferId id) { return program.buffer(id).parent == op.writes[0]; });
+                const bool contributes =
+                    std::any_of(before.writes.begin(), before.writes.end(),
+                                [&](BufferId id) { return program.buffer(id).parent == op.writes[0]; });
                 EXPECT_TRUE(contributes) << "waits for the op that completes its bucket and nothing later";
             } else if (!op.waits.empty()) {
                 EXPECT_EQ(op.waits[0], lastBackward);
             }
         }
-        EXPECT_EQ(early, overlap ? program.buckets.size() - 1 : 0) << "all but the one that the last op completes";
+        EXPECT_EQ(early, overlap ? program.buckets.size() - 1 : 0)
+            << "all but the one that the last op completes";
     }
 }
 
@@ -189,7 +194,9 @@ TEST(Passes, GathersOverlapTheForward)
                     continue;
                 EXPECT_TRUE(waitedFor.insert(wait).second) << "one wait a gather is enough";
                 const BufferId root = program.op(wait).writes[0];
-                const bool reads = std::any_of(op.reads.begin(), op.reads.end(), [&](BufferId read) { return program.buffer(read).parent == root; });
+                const bool reads = std::any_of(op.reads.begin(), op.reads.end(), [&](BufferId read) {
+                    return program.buffer(read).parent == root;
+                });
                 EXPECT_TRUE(reads) << opName(op);
                 EXPECT_EQ(op.microbatch, 0);
             }
@@ -199,7 +206,7 @@ TEST(Passes, GathersOverlapTheForward)
         const auto serial = makePlan(job);
         const Op &first = serial->program(kind, 0).op(buckets);
         EXPECT_EQ(first.kind, OpKind::LoadBatch);
-        EXPECT_EQ(first.waits, std::vector<OpId> {buckets - 1});
+        EXPECT_EQ(first.waits, std::vector<OpId>{buckets - 1});
     }
 }
 
@@ -212,7 +219,8 @@ TEST(Passes, AccumulateOnlyAfterTheFirstContribution)
         std::vector<bool> written(program.buffers.size(), false);
         for (const Op &op : program.ops) {
             for (const BufferId id : op.writes) {
-                const bool tensor = program.buffer(id).kind == MemoryKind::Grads && program.buffer(id).parent != none;
+                const bool tensor =
+                    program.buffer(id).kind == MemoryKind::Grads && program.buffer(id).parent != none;
                 if (!tensor || op.unit.kind == UnitKind::None)
                     continue;
                 EXPECT_EQ(op.accumulate, written[static_cast<std::size_t>(id)]) << opName(op);
@@ -266,7 +274,7 @@ TEST(Passes, PlanRefusesWhatItCannotDo)
         spec::JobSpec job = smallJob();
         change(job);
         const auto plan = makePlan(job);
-        return plan ? Error {} : plan.error();
+        return plan ? Error{} : plan.error();
     };
     EXPECT_EQ(refusal([](auto &j) { j.layout.tp = 2; }).where, "layout.tp");
     EXPECT_EQ(refusal([](auto &j) { j.layout.pp = 2; }).where, "layout.pp");

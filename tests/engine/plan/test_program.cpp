@@ -48,14 +48,14 @@ TEST(Program, JsonHasTheKeysOfTheFormat)
     const Json json = documentOf(plan->programs[0]);
     EXPECT_EQ(json["schema"], "rankyard/program/1");
     EXPECT_EQ(json["kind"], "train");
-    EXPECT_EQ(json["groups"][0], (Json {{"id", 0}, {"name", "dp"}, {"axes", {"dp"}}, {"size", 2}}));
+    EXPECT_EQ(json["groups"][0], (Json{{"id", 0}, {"name", "dp"}, {"axes", {"dp"}}, {"size", 2}}));
     const Json &op = json["ops"][0];
     EXPECT_EQ(op["kind"], "all-gather");
     EXPECT_EQ(op["stream"], "data");
     EXPECT_EQ(op["payload"], 7680);
     EXPECT_FALSE(op.contains("accumulate"));
     EXPECT_EQ(json["ops"][2]["unit"], "embedding");
-    EXPECT_EQ(json["ops"][2]["waits"], Json {0});
+    EXPECT_EQ(json["ops"][2]["waits"], Json{0});
 }
 
 TEST(Program, HostileDocumentsAreErrors)
@@ -67,9 +67,22 @@ TEST(Program, HostileDocumentsAreErrors)
 
     std::vector<Json::json_pointer> places;
     collect(whole, Json::json_pointer(), places);
-    const std::vector<Json> poison = {nullptr, true, -1, -2, 1.5, 1e300, "", "x", Json::array(), Json::object(), Json::array({-1}),
-                                      std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::uint64_t>::max(), 1ll << 40,
-                                      std::numeric_limits<std::int32_t>::max(), Json::array({1ll << 50, 1ll << 50})};
+    const std::vector<Json> poison = {nullptr,
+                                      true,
+                                      -1,
+                                      -2,
+                                      1.5,
+                                      1e300,
+                                      "",
+                                      "x",
+                                      Json::array(),
+                                      Json::object(),
+                                      Json::array({-1}),
+                                      std::numeric_limits<std::int64_t>::max(),
+                                      std::numeric_limits<std::uint64_t>::max(),
+                                      1ll << 40,
+                                      std::numeric_limits<std::int32_t>::max(),
+                                      Json::array({1ll << 50, 1ll << 50})};
     std::mt19937_64 random(11);
     int refused = 0;
     int harmless = 0;
@@ -82,8 +95,9 @@ TEST(Program, HostileDocumentsAreErrors)
             break;
         case 1:
             if (!place.empty())
-                json[place.parent_pointer()].is_object() ? (void)json[place.parent_pointer()].erase(place.back())
-                                                         : (void)json[place.parent_pointer()].erase(std::stoul(place.back()));
+                json[place.parent_pointer()].is_object()
+                    ? (void)json[place.parent_pointer()].erase(place.back())
+                    : (void)json[place.parent_pointer()].erase(std::stoul(place.back()));
             break;
         default:
             json[place] = whole[places[random() % places.size()]];
@@ -165,8 +179,10 @@ TEST(Program, NamesForPeople)
 {
     const StepProgram program = makePlan(smallJob())->programs[0];
     EXPECT_EQ(opName(*findOp(program, OpKind::AllGather)), "op 0 (all-gather, bucket 0)");
-    EXPECT_EQ(opName(*findOp(program, OpKind::BackwardWeight, Segment::Up, 1)), "op 81 (backward-weight mlp(1).up, micro-batch 1)");
-    EXPECT_EQ(opName(*findOp(program, OpKind::Forward, Segment::Loss, 0)), "op 23 (forward head.loss, micro-batch 0, chunk 0)");
+    EXPECT_EQ(opName(*findOp(program, OpKind::BackwardWeight, Segment::Up, 1)),
+              "op 81 (backward-weight mlp(1).up, micro-batch 1)");
+    EXPECT_EQ(opName(*findOp(program, OpKind::Forward, Segment::Loss, 0)),
+              "op 23 (forward head.loss, micro-batch 0, chunk 0)");
 }
 
 } // namespace rankyard::plan

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <ctime>
 
 namespace rankyard::plan {
 
@@ -54,32 +56,38 @@ TEST(Report, DescriptionHasALineAnOp)
     const StepProgram program = makePlan(smallJob())->programs[0];
     const std::string text = describe(program);
     const auto lines = std::count(text.begin(), text.end(), '\n');
-    EXPECT_EQ(static_cast<std::size_t>(lines), 1 + program.groups.size() + program.arenas.size() + program.buckets.size() + program.ops.size());
+    EXPECT_EQ(static_cast<std::size_t>(lines),
+              1 + program.groups.size() + program.arenas.size() + program.buckets.size()
+                  + program.ops.size());
 }
 
-/// Planning is interactive: GPT-2 small over 32 micro-batches. Times are printed; the limits leave room for a busy machine.
+/// Planning is interactive: GPT-2 small over 32 micro-batches. Processor time, so that a busy machine does not matter.
 TEST(Report, PlanningTime)
 {
-    std::int64_t plan = 1'000'000'000'000;
-    std::int64_t check = plan;
-    std::int64_t digest = plan;
+    double plan = 1e9;
+    double check = 1e9;
+    double digest = 1e9;
     std::size_t ops = 0;
+    const auto now = [] { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
     for (int i = 0; i < 3; ++i) {
-        const std::int64_t begin = monotonicNs();
+        const double begin = now();
         const auto made = makePlan(largeJob());
-        const std::int64_t planned = monotonicNs();
+        const double planned = now();
         ASSERT_TRUE(verify(made->programs[0]));
-        const std::int64_t verified = monotonicNs();
+        const double verified = now();
         EXPECT_EQ(digestOf(made->programs[0]), made->programs[0].digest);
-        digest = std::min(digest, monotonicNs() - verified);
+        digest = std::min(digest, now() - verified);
         plan = std::min(plan, planned - begin);
         check = std::min(check, verified - planned);
         ops = made->programs[0].ops.size();
     }
-    std::printf("%zu ops: both programs planned and verified in %.1f ms; verify(train) %.1f ms, digest %.1f ms\n", ops, static_cast<double>(plan) / 1e6,
-                static_cast<double>(check) / 1e6, static_cast<double>(digest) / 1e6);
-    EXPECT_LT(check, 100'000'000);
-    EXPECT_LT(plan, 2'000'000'000);
+    std::printf(
+        "%zu ops: both programs planned and verified in %.1f ms; verify(train) %.1f ms, digest %.1f ms\n",
+        ops, plan, check, digest);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    EXPECT_LT(check, 100);
+    EXPECT_LT(plan, 1000);
+#endif
 }
 
 } // namespace rankyard::plan

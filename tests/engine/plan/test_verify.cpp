@@ -28,7 +28,7 @@ StepProgram trainProgram(const spec::JobSpec &job) { return makePlan(job)->progr
 Error errorOf(const StepProgram &program)
 {
     const Status status = verify(program);
-    return status ? Error {} : status.error();
+    return status ? Error{} : status.error();
 }
 
 Op &opOf(StepProgram &program, const Op *op) { return program.ops[static_cast<std::size_t>(op->id)]; }
@@ -209,7 +209,7 @@ TEST(Verify, SeesReuseAcrossStreams)
     const Status status = verify(programs[0]);
     EXPECT_TRUE(status) << status.error().text();
     EXPECT_FALSE(programs[0].op(loss->id).waits.empty());
-    EXPECT_EQ(programs[0].op(loss->id + 1).waits, std::vector<OpId> {loss->id});
+    EXPECT_EQ(programs[0].op(loss->id + 1).waits, std::vector<OpId>{loss->id});
 }
 
 // ---- Ranks against each other ----
@@ -231,7 +231,9 @@ struct World {
 World worldOf(const spec::JobSpec &job)
 {
     const auto plan = makePlan(job);
-    return {std::vector<StepProgram>(static_cast<std::size_t>(plan->grid.world()), plan->program(ProgramKind::Train, 0)), plan->grid};
+    return {std::vector<StepProgram>(static_cast<std::size_t>(plan->grid.world()),
+                                     plan->program(ProgramKind::Train, 0)),
+            plan->grid};
 }
 
 } // namespace
@@ -391,7 +393,8 @@ TEST(Mutations, ShareCaught)
     const double share = static_cast<double>(caught) / made;
     RecordProperty("mutations", made);
     RecordProperty("caught", caught);
-    std::printf("%d of %d seeded faults caught by the verifier (%.2f %%); survivors:%s\n", caught, made, 100 * share, list.empty() ? " none" : list.c_str());
+    std::printf("%d of %d seeded faults caught by the verifier (%.2f %%); survivors:%s\n", caught, made,
+                100 * share, list.empty() ? " none" : list.c_str());
     EXPECT_GE(share, 0.98);
 }
 
