@@ -58,18 +58,17 @@ Status LossScaler::updateDeepSpeed(bool overflow)
         } else {
             --m_left;
         }
-        m_lastOverflow = m_iteration;
-    } else {
-        if (m_consecutive)
-            m_left = m_hysteresis;
-        const std::int64_t stable = m_iteration - m_lastOverflow - 1;
-        if (stable > 0 && stable % m_window == 0) {
-            if (!m_consecutive)
-                m_left = m_hysteresis;
-            grow();
-        }
+        m_good = 0;
+        return {};
     }
-    ++m_iteration;
+    if (m_consecutive)
+        m_left = m_hysteresis;
+    // Its count of good steps before this one: so the first growth takes window + 1 of them, later ones `window`.
+    if (m_good > 0 && m_good % m_window == 0) {
+        m_left = m_hysteresis;
+        grow();
+    }
+    ++m_good;
     return {};
 }
 
@@ -98,23 +97,15 @@ void LossScaler::updateSimple(bool overflow)
     }
 }
 
-Json LossScaler::save() const
-{
-    return {{"scale", m_scale}, {"iteration", m_iteration}, {"last_overflow", m_lastOverflow}, {"left", m_left}, {"good", m_good}};
-}
+LossScaler::State LossScaler::state() const { return {m_scale, m_good, m_left}; }
 
-Status LossScaler::restore(const Json &state)
+void LossScaler::restore(const State &state)
 {
-    try {
-        state.at("scale").get_to(m_scale);
-        state.at("iteration").get_to(m_iteration);
-        state.at("last_overflow").get_to(m_lastOverflow);
-        state.at("left").get_to(m_left);
-        state.at("good").get_to(m_good);
-    } catch (const Json::exception &exception) {
-        return Error::make(Code::BadData, "the state of the loss scaler cannot be read").withFound(exception.what());
-    }
-    return {};
+    if (m_rule == Rule::Static)
+        return;
+    m_scale = state.scale;
+    m_good = state.goodSteps;
+    m_left = state.hysteresis;
 }
 
 } // namespace rankyard::exec

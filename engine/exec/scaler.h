@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
-#include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/spec/job.h"
 
@@ -28,9 +27,14 @@ public:
     /// After a step. RankFailed (deepspeed rule only) when the scale cannot shrink any more: the run should save and end.
     Status update(bool overflow);
 
-    /// For checkpoints: all of the state.
-    Json save() const;
-    Status restore(const Json &state);
+    /// For checkpoints: all that the next steps depend on.
+    struct State {
+        double scale = 1;
+        std::int64_t goodSteps = 0;  ///< since the last overflow (deepspeed) or since that or growth (others)
+        std::int64_t hysteresis = 0; ///< what is left of it
+    };
+    State state() const;
+    void restore(const State &state);
 
 private:
     enum class Rule : std::uint8_t { Static, DeepSpeed, Megatron, Simple };
@@ -49,10 +53,8 @@ private:
     std::int64_t m_window = 1000;
     std::int64_t m_hysteresis = 2;
 
-    std::int64_t m_iteration = 0;     ///< deepspeed: steps so far
-    std::int64_t m_lastOverflow = -1; ///< deepspeed: the step of the last overflow
-    std::int64_t m_left = 2;          ///< deepspeed, megatron: hysteresis that is left
-    std::int64_t m_good = 0;          ///< megatron, simple: good steps since
+    std::int64_t m_left = 2; ///< deepspeed, megatron: hysteresis that is left
+    std::int64_t m_good = 0; ///< State::goodSteps
 };
 
 } // namespace rankyard::exec

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/exec/worker.h"
+
+#include "engine/base/build_id.h"
+#include "engine/checkpoint/store.h"
+#include "engine/data/corpus.h"
+#include "engine/exec/init.h"
+#include "engine/exec/sampler_source.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sched.h>
+#include <unistd.h>
+
+namespace rankyard::exec {
+
+namespace fs = std::filesystem;
+using telemetry::Level;
+
+namespace {
+
+constexpr std::chrono::seconds pidsTimeout {60};
+
+Error differs(const char *what, std::string found, std::string expected)
+{
+    return Error::make(Code::NotHere, std::string("the worker's ") + what + " is not the agent's")
+        .withFound(std::move(found))
+        .withExpected(std::move(expected))
+        .withHint("Agent and worker must be of one build");
+}
+
+Status bindToCores(const std::vector<int> &cores)
+{
+    if (cores.empty())
+        return {};
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int core : cores) {
+        if (core >= 0 && core < CPU_SETSIZE)
+            CPU_SET(static_cast<std::size_t>(core), &set);
+    }
+    if (::sched_setaffinity(0, sizeof set, &set) != 0)
+        return Error::fromErrno(errno, "cannot bind the rank to its cores", "rank");
+    return {};
+}
+
+std::vector<std::string> groupNames(const plan::StepProgram &program)
+{
+    std::vector<std::string> names;
+    for (const plan::Group &group : program.groups)
+        names.push_back(group.name);
+    return names;
+}
+
+} // namespace
+
+Worker::Worker(Bootstrap bootstrap, DeviceFactory makeDevice)
+    : m_bootstrap(std::move(bootstrap)), m_makeDevice(std::move(makeDevice))
+{
+}
+
+Worker::~Worker() = default;
+
+void Worker::drain(const std::function<void(telemetry::Payload &&)> &payload, const std::function<void(Json &&)> &report)
+{
+    if (Reporter *reporter = m_published.load(std::memory_order_acquire))
+        reporter->drain(payload, report);
+}
+
+Result<WorkerEnd> Worker::run()
+{
+    RY_TRY(prepare());
+    return train();
+}
+
+// -------------------------------------------------------------------------------------------------------------- prepare
+
+Status Worker::prepare()
+{
+    RY_TRY(bindToCores(m_bootstrap.cores));
+    RY_TRY(makePlanAndCheck());
+    RY_TRY(makeData());
+    RY_TRY(makeCommunicators());
+    RY_TRY(makeExecutor());
+    RY_TRY(fillParameters());
+    sayHello();
+    RY_TRY(world().barrier());
+    m_reporter->report({{"kind", "ready"}, {"step", m_firstStep - 1}});
+    return {};
+}
+
+Status Worker::makePlanAndCheck()
+{
+    if (m_bootstrap.buildId != buildId())
+        return differs("build", buildId(), m_bootstrap.buildId);
+    RY_ASSIGN(const spec::JobSpec job, spec::readJob(m_bootstrap.job, "job"));
+    RY_ASSIGN(plan::Plan plan, plan::makePlan(job));
+    if (plan.digest() != m_bootstrap.planDigest)
+        return differs("plan", plan.digest(), m_bootstrap.planDigest);
+    if (plan.grid.world() != m_bootstrap.world)
+        return differs("world", std::to_string(plan.grid.world()), std::to_string(m_bootstrap.world));
+    m_plan = std::make_unique<plan::Plan>(std::move(plan));
+    std::size_t mostOps = 0;
+    for (const plan::StepProgram &program : m_plan->programs)
+        mostOps = std::max(mostOps, program.ops.size());
+    const auto names = groupNames(m_plan->program(plan::ProgramKind::Train, m_bootstrap.rank));
+    m_reporter = std::make_unique<Reporter>(names, mostOps);
+    m_published.store(m_reporter.get(), std::memory_order_release);
+    m_scaler = LossScaler(m_plan->job.precision);
+    return {};
+}
+
+Status Worker::makeData()
+{
+    RY_ASSIGN(const data::Corpus corpus, data::Corpus::open(m_plan->job, m_bootstrap.jobDir));
+    m_fingerprint = corpus.fingerprint();
+    m_data = std::make_unique<SamplerSource>(data::Sampler(corpus, m_plan->job));
+    return {};
+}
+
+Status Worker::makeCommunicators()
+{
+    std::vector<int> pids;
+    if (m_bootstrap.world > 1) {
+        pids = m_control.waitForPids(pidsTimeout);
+        if (pids.size() != static_cast<std::size_t>(m_bootstrap.world))
+            return Error::make(Code::Internal, "the agent did not say who the other ranks are").withFound(std::to_string(pids.size()));
+    }
+    RY_ASSIGN(Arenas arenas, Arenas::make(*m_plan, m_bootstrap.rank, m_bootstrap.arenas));
+    m_arenas = std::make_unique<Arenas>(std::move(arenas));
+    m_memory = m_arenas->bytes();
+    for (const BootstrapSegment &entry : m_bootstrap.segments) {
+        comm::HostGroup group;
+        group.name = entry.group;
+        group.ranks = entry.ranks;
+        group.rank = static_cast<int>(std::find(entry.ranks.begin(), entry.ranks.end(), m_bootstrap.rank) - entry.ranks.begin());
+        group.segmentBytes = comm::hostSegmentBytes(static_cast<int>(entry.ranks.size()));
+        RY_ASSIGN(Mapping mapping, Mapping::make(entry.fd, group.segmentBytes, "segment of " + entry.group));
+        group.segment = mapping.data();
+        m_segments.push_back(std::move(mapping));
+        for (const int rank : entry.ranks)
+            group.pids.push_back(pids.at(static_cast<std::size_t>(rank)));
+        group.arenas = m_arenas->sharedAmong(entry.ranks);
+        group.timeouts.hang = std::chrono::milliseconds(m_bootstrap.hangMs);
+        RY_ASSIGN(m_groups[entry.group], comm::makeHostCommunicator(std::move(group)));
+    }
+    m_single = comm::makeSingleCommunicator();
+    return {};
+}
+
+comm::Communicator &Worker::world()
+{
+    const auto found = m_groups.find("world");
+    return found == m_groups.end() ? *m_single : *found->second;
+}
+
+Status Worker::makeExecutor()
+{
+    m_device = m_makeDevice(m_bootstrap.threads);
+    Executor::Setup setup;
+    setup.plan = m_plan.get();
+    setup.rank = m_bootstrap.rank;
+    setup.device = m_device.get();
+    setup.arenas = m_arenas.get();
+    for (const auto &[name, communicator] : m_groups)
+        setup.groups[name] = communicator.get();
+    setup.data = m_data.get();
+    setup.progress = &m_progress.count;
+    RY_ASSIGN(m_executor, Executor::make(setup));
+    for (const auto &[name, bytes] : m_device->libraryWorkspace())
+        m_memory[static_cast<std::size_t>(plan::MemoryKind::Workspace)] += bytes;
+    return {};
+}
+
+Status Worker::fillParameters()
+{
+    if (m_bootstrap.resume.empty()) {
+        if (!m_plan->job.init.from)
+            return initialiseParameters(*m_plan, *m_arenas, m_bootstrap.rank);
+        fs::path from = *m_plan->job.init.from;
+        if (from.is_relative())
+            from = fs::path(m_bootstrap.jobDir) / from;
+        return loadParameters(storage(), from);
+    }
+    RY_ASSIGN(const checkpoint::Manifest manifest, loadCheckpoint(storage(), m_bootstrap.resume));
+    if (manifest.step != m_bootstrap.startStep)
+        return Error::make(Code::BadData, "the checkpoint is of another step", m_bootstrap.resume)
+            .withFound(std::to_string(manifest.step))
+            .withExpected(std::to_string(m_bootstrap.startStep));
+    if (!manifest.dataFingerprint.empty() && manifest.dataFingerprint != m_fingerprint)
+        m_reporter->log(Level::Warning, manifest.step, "the corpus is not the one that the checkpoint was trained on");
+    m_scaler.restore({manifest.scaler.scale, manifest.scaler.goodSteps, manifest.scaler.hysteresis});
+    m_firstStep = manifest.step + 1;
+    m_lastSaved = manifest.step;
+    return {};
+}
+
+void Worker::sayHello()
+{
+    std::array<char, 256> host {};
+    ::gethostname(host.data(), host.size() - 1);
+    Json arenas = Json::array();
+    for (const plan::Arena &arena : m_plan->program(plan::ProgramKind::Train, m_bootstrap.rank).arenas)
+        arenas.push_back({{"kind", plan::nameOf(arena.kind)}, {"bytes", arena.bytes}, {"shared", arena.shared}});
+    Json programs = Json::object();
+    for (const plan::StepProgram &program : m_plan->programs)
+        programs[plan::nameOf(program.kind)] = program.digest;
+    Json groups = Json::object();
+    for (const auto &[name, communicator] : m_groups)
+        groups[name] = communicator->backend();
+    Json workspace = Json::object();
+    for (const auto &[name, bytes] : m_device->libraryWorkspace())
+        workspace[name] = bytes;
+    m_reporter->put(telemetry::Payload(telemetry::HelloRecord {{{"host", host.data()},
+                                                                {"boot_id", bootId()},
+                                                                {"pid", ::getpid()},
+                                                                {"build", buildId()},
+                                                                {"device", m_device->name()},
+                                                                {"threads", m_bootstrap.threads},
+                                                                {"cores", m_bootstrap.cores},
+                                                                {"plan", m_bootstrap.planDigest},
+                                                                {"programs", programs},
+                                                                {"arenas", arenas},
+                                                                {"workspace", workspace},
+                                                                {"groups", groups},
+                                                                {"first_step", m_firstStep}}}));
+}
+
+// ---------------------------------------------------------------------------------------------------------------- train
+
+Result<WorkerEnd> Worker::train()
+{
+    const spec::JobSpec &job = m_plan->job;
+    const spec::Run &run = job.run;
+    m_progress.step = m_firstStep - 1;
+    for (std::int64_t step = m_firstStep; step <= run.steps; ++step) {
+        RY_TRY(trainStep(step));
+        m_progress.step = step;
+        const Vote decision = Vote::decode(m_executor->state().vote);
+        const bool last = step == run.steps;
+        if ((run.evalEvery > 0 && step % run.evalEvery == 0) || last)
+            RY_TRY(evaluate(step));
+        const bool periodic = run.checkpointEvery > 0 && step % run.checkpointEvery == 0;
+        if (periodic || last || decision.stop || decision.checkpoint)
+            RY_TRY(save(step, last || decision.stop));
+        if (decision.checkpoint)
+            m_control.checkpointTaken();
+        if (decision.stop && !last)
+            return WorkerEnd::Stopped;
+        if (decision.pause && !last) {
+            m_reporter->report({{"kind", "paused"}, {"step", step}});
+            m_control.sleepWhilePaused();
+            m_reporter->report({{"kind", "resumed"}, {"step", step}});
+        }
+    }
+    return WorkerEnd::Finished;
+}
+
+Status Worker::trainStep(std::int64_t step)
+{
+    const spec::JobSpec &job = m_plan->job;
+    StepState &state = m_executor->state();
+    const double scale = m_scaler.scale();
+    state.step = step;
+    state.lr = spec::learningRate(job, step);
+    state.lossScale = scale;
+    state.lossWeight = 1.0 / (static_cast<double>(job.batch.global) * static_cast<double>(job.model.seq));
+    state.vote = m_control.vote().encode();
+    RY_TRY(m_executor->run(plan::ProgramKind::Train, step - 1));
+    const Status scaled = m_scaler.update(state.overflow);
+    recordStep(step, scale);
+    if (!scaled.ok()) {
+        RY_TRY(save(step, true));
+        return scaled;
+    }
+    return {};
+}
+
+namespace {
+
+double milliseconds(std::int64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+/// Where the time of a step went.
+struct StepTimes {
+    std::int64_t compute = 0;
+    std::int64_t data = 0;
+    std::int64_t optimizer = 0;
+};
+
+StepTimes timesOf(const Execution &execution)
+{
+    StepTimes times;
+    for (const plan::Op &op : execution.program->ops) {
+        const auto id = static_cast<std::size_t>(op.id);
+        const std::int64_t duration = execution.opEnd[id] - execution.opBegin[id];
+        switch (op.kind) {
+        case plan::OpKind::Forward:
+        case plan::OpKind::BackwardInput:
+        case plan::OpKind::BackwardWeight:
+        case plan::OpKind::Recompute: times.compute += duration; break;
+        case plan::OpKind::LoadBatch: times.data += duration; break;
+        case plan::OpKind::GradNorm:
+        case plan::OpKind::StepScalars:
+        case plan::OpKind::Optimizer: times.optimizer += duration; break;
+        default: break;
+        }
+    }
+    return times;
+}
+
+} // namespace
+
+void Worker::recordStep(std::int64_t step, double scale)
+{
+    const spec::JobSpec &job = m_plan->job;
+    const StepState &state = m_executor->state();
+    const Execution &execution = *m_executor->recent(0);
+    StepSample sample;
+    telemetry::StepRecord &record = sample.record;
+    record.step = step;
+    record.endNs = execution.endNs;
+    record.wallNs = wallNs();
+    record.loss = state.loss;
+    record.gradNorm = state.gradNorm;
+    record.lr = state.lr;
+    record.lossScale = scale;
+    record.overflow = state.overflow;
+    record.stepMs = milliseconds(execution.endNs - execution.beginNs);
+    record.tokensPerS = static_cast<double>(job.batch.global * job.model.seq) / (record.stepMs / 1e3);
+    const StepTimes times = timesOf(execution);
+    record.computeMs = milliseconds(times.compute);
+    record.dataMs = milliseconds(times.data);
+    record.optimizerMs = milliseconds(times.optimizer);
+    record.memory = m_memory;
+    sample.groupCount = std::min(execution.program->groups.size(), StepSample::mostGroups);
+    for (std::size_t g = 0; g < sample.groupCount; ++g) {
+        const GroupTotals &totals = execution.groups[g];
+        sample.groups[g] = {totals.figures, milliseconds(totals.activeNs), milliseconds(totals.exposedNs)};
+    }
+    m_reporter->put(sample);
+    if (wantSpans(step, sample))
+        m_reporter->putSpans(execution);
+    if (state.overflow)
+        m_reporter->put(telemetry::Payload(telemetry::EventRecord {record.wallNs, step, "overflow", {{"loss_scale", scale}}}));
+}
+
+/// Spans of the first steps, of 1 step in 100, of the last one, and of steps that are unlike the others.
+bool Worker::wantSpans(std::int64_t step, const StepSample &sample)
+{
+    const telemetry::StepRecord &record = sample.record;
+    const bool planned = step - m_firstStep < 3 || step % 100 == 0 || step == m_plan->job.run.steps;
+    const bool odd = record.overflow || !std::isfinite(record.loss) || (m_typicalMs > 0 && record.stepMs > 2 * m_typicalMs);
+    m_typicalMs = m_typicalMs == 0 ? record.stepMs : 0.9 * m_typicalMs + 0.1 * record.stepMs;
+    if (!odd || step - m_lastAnomaly < 20)
+        return planned;
+    m_lastAnomaly = step;
+    return true;
+}
+
+Status Worker::evaluate(std::int64_t step)
+{
+    const std::int64_t batches = m_data->evalBatches();
+    const bool everyBatch = m_plan->has(plan::ProgramKind::Eval) && batches > 0;
+    if (!everyBatch)
+        return {};
+    StepState &state = m_executor->state();
+    double sum = 0;
+    for (std::int64_t batch = 0; batch < batches; ++batch) {
+        state.vote = 0;
+        RY_TRY(m_executor->run(plan::ProgramKind::Eval, batch));
+        sum += state.loss;
+    }
+    if (m_bootstrap.rank == 0) {
+        const spec::JobSpec &job = m_plan->job;
+        m_reporter->put(telemetry::Payload(telemetry::EvalRecord {step, sum / static_cast<double>(batches),
+                                                                  batches * job.batch.global * job.model.seq, wallNs()}));
+    }
+    return {};
+}
+
+/// `needed`: the run ends with it, so an error ends the rank; else it is told and training goes on.
+Status Worker::save(std::int64_t step, bool needed)
+{
+    if (m_lastSaved == step)
+        return {};
+    const std::int64_t begin = monotonicNs();
+    SaveInfo info;
+    info.folder = m_bootstrap.ckptDir;
+    info.run = m_bootstrap.run;
+    info.epoch = m_bootstrap.epoch;
+    info.build = buildId();
+    info.step = step;
+    info.scaler = m_scaler.state();
+    info.dataFingerprint = m_fingerprint;
+    info.keep = m_plan->job.run.keep;
+    const auto saved = saveCheckpoint(storage(), world(), info, [this] { m_executor->poll(); });
+    if (!saved.ok() && (needed || saved.error().code == Code::RankFailed))
+        return saved.error();
+    if (saved.ok())
+        m_lastSaved = step;
+    if (m_bootstrap.rank != 0)
+        return {};
+    Json detail = {{"step", step}, {"ms", milliseconds(monotonicNs() - begin)}};
+    if (saved.ok())
+        detail["folder"] = saved->string();
+    else
+        detail["error"] = saved.error();
+    m_reporter->put(telemetry::Payload(telemetry::EventRecord {wallNs(), step, "checkpoint", detail}));
+    m_reporter->report({{"kind", "checkpoint"}, {"step", step}});
+    return {};
+}
+
+} // namespace rankyard::exec
