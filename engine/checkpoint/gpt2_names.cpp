@@ -15,22 +15,24 @@ struct Row {
 };
 
 constexpr Row globalRows[] = {
-    {"wte.weight", "wte.weight", false},   {"wpe.weight", "wpe.weight", false}, {"norm.weight", "ln_f.weight", false},
-    {"norm.bias", "ln_f.bias", false},     {"head.weight", "lm_head.weight", false},
+    {"wte.weight", "wte.weight", false},      {"wpe.weight", "wpe.weight", false},
+    {"norm.weight", "ln_f.weight", false},    {"norm.bias", "ln_f.bias", false},
+    {"head.weight", "lm_head.weight", false},
 };
 
 /// Below "layers.<i>." and "h.<i>.".
 constexpr Row layerRows[] = {
-    {"attn.norm.weight", "ln_1.weight", false},       {"attn.norm.bias", "ln_1.bias", false},
-    {"attn.qkv.weight", "attn.c_attn.weight", true},  {"attn.qkv.bias", "attn.c_attn.bias", false},
-    {"attn.out.weight", "attn.c_proj.weight", true},  {"attn.out.bias", "attn.c_proj.bias", false},
-    {"mlp.norm.weight", "ln_2.weight", false},        {"mlp.norm.bias", "ln_2.bias", false},
-    {"mlp.up.weight", "mlp.c_fc.weight", true},       {"mlp.up.bias", "mlp.c_fc.bias", false},
-    {"mlp.down.weight", "mlp.c_proj.weight", true},   {"mlp.down.bias", "mlp.c_proj.bias", false},
+    {"attn.norm.weight", "ln_1.weight", false},      {"attn.norm.bias", "ln_1.bias", false},
+    {"attn.qkv.weight", "attn.c_attn.weight", true}, {"attn.qkv.bias", "attn.c_attn.bias", false},
+    {"attn.out.weight", "attn.c_proj.weight", true}, {"attn.out.bias", "attn.c_proj.bias", false},
+    {"mlp.norm.weight", "ln_2.weight", false},       {"mlp.norm.bias", "ln_2.bias", false},
+    {"mlp.up.weight", "mlp.c_fc.weight", true},      {"mlp.up.bias", "mlp.c_fc.bias", false},
+    {"mlp.down.weight", "mlp.c_proj.weight", true},  {"mlp.down.bias", "mlp.c_proj.bias", false},
 };
 
 /// Splits "h.12.attn.bias" into "12" and "attn.bias"; false when the text has another form.
-bool splitLayer(std::string_view name, std::string_view prefix, std::string_view &index, std::string_view &rest)
+bool splitLayer(std::string_view name, std::string_view prefix, std::string_view &index,
+                std::string_view &rest)
 {
     if (!name.starts_with(prefix))
         return false;
@@ -65,14 +67,14 @@ std::optional<TensorName> toHuggingFace(std::string_view canonical)
 {
     for (const Row &row : globalRows) {
         if (canonical == row.ours)
-            return TensorName {std::string(row.theirs), row.transposed};
+            return TensorName{std::string(row.theirs), row.transposed};
     }
     std::string_view index;
     std::string_view rest;
     if (splitLayer(canonical, "layers.", index, rest)) {
         for (const Row &row : layerRows) {
             if (rest == row.ours)
-                return TensorName {"h." + std::string(index) + "." + std::string(row.theirs), row.transposed};
+                return TensorName{"h." + std::string(index) + "." + std::string(row.theirs), row.transposed};
         }
     }
     return {};
@@ -92,7 +94,8 @@ ForeignName fromHuggingFace(std::string_view name)
     if (splitLayer(name, "h.", index, rest)) {
         for (const Row &row : layerRows) {
             if (rest == row.theirs)
-                return {ForeignKind::Parameter, {"layers." + std::string(index) + "." + std::string(row.ours), row.transposed}};
+                return {ForeignKind::Parameter,
+                        {"layers." + std::string(index) + "." + std::string(row.ours), row.transposed}};
         }
         if (rest == "attn.bias" || rest == "attn.masked_bias")
             return {ForeignKind::Buffer, {}};
@@ -110,10 +113,14 @@ void transpose(const void *in, std::int64_t rows, std::int64_t columns, std::siz
     const auto *from = static_cast<const std::byte *>(in);
     auto *to = static_cast<std::byte *>(out);
     switch (itemBytes) {
-    case 1: return transposeItems<std::uint8_t>(from, rows, columns, to);
-    case 2: return transposeItems<std::uint16_t>(from, rows, columns, to);
-    case 4: return transposeItems<std::uint32_t>(from, rows, columns, to);
-    default: return transposeItems<std::uint64_t>(from, rows, columns, to);
+    case 1:
+        return transposeItems<std::uint8_t>(from, rows, columns, to);
+    case 2:
+        return transposeItems<std::uint16_t>(from, rows, columns, to);
+    case 4:
+        return transposeItems<std::uint32_t>(from, rows, columns, to);
+    default:
+        return transposeItems<std::uint64_t>(from, rows, columns, to);
     }
 }
 

@@ -12,12 +12,16 @@ namespace {
 
 constexpr const char *schemaFamily = "rankyard/checkpoint";
 constexpr int schemaVersion = 1;
-constexpr std::pair<Role, const char *> roles[] = {
-    {Role::Param, "param"}, {Role::Master, "master"}, {Role::ExpAvg, "exp_avg"}, {Role::ExpAvgSq, "exp_avg_sq"}};
+constexpr std::pair<Role, const char *> roles[] = {{Role::Param, "param"},
+                                                   {Role::Master, "master"},
+                                                   {Role::ExpAvg, "exp_avg"},
+                                                   {Role::ExpAvgSq, "exp_avg_sq"}};
 
 Error bad(std::string what, std::string where, std::string found = {}, std::string expected = {})
 {
-    return Error::make(Code::BadData, std::move(what), std::move(where)).withFound(std::move(found)).withExpected(std::move(expected));
+    return Error::make(Code::BadData, std::move(what), std::move(where))
+        .withFound(std::move(found))
+        .withExpected(std::move(expected));
 }
 
 /// Reads members of JSON objects; the first failure is kept and later reads do nothing.
@@ -49,7 +53,9 @@ public:
     void get(const Json &object, const std::string &path, const char *key, std::int64_t &out)
     {
         const Json *value = member(object, path, key);
-        if (value && (!value->is_number_unsigned() || value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)))
+        if (value
+            && (!value->is_number_unsigned()
+                || value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)))
             fail(path, key, "is not a whole number in range", *value);
         else if (value)
             out = value->get<std::int64_t>();
@@ -92,7 +98,8 @@ OrderedJson tensorJson(const LogicalTensor &tensor)
 {
     OrderedJson shards = OrderedJson::array();
     for (const Shard &shard : tensor.shards)
-        shards.push_back({{"file", shard.file}, {"key", shard.key}, {"begin", shard.begin}, {"end", shard.end}});
+        shards.push_back(
+            {{"file", shard.file}, {"key", shard.key}, {"begin", shard.begin}, {"end", shard.end}});
     return {{"name", tensor.name},
             {"role", nameOf(tensor.role)},
             {"dtype", nameOf(tensor.dtype)},
@@ -112,7 +119,8 @@ LogicalTensor readTensor(Reader &reader, const Json &json, const std::string &pa
     if (!dtypeFromName(text, tensor.dtype))
         reader.fail(path, "dtype", "is unknown", text);
     for (const Json &extent : reader.list(json, path, "shape")) {
-        if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
+        if (!extent.is_number_unsigned()
+            || extent.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
             reader.fail(path, "shape", "holds something else than sizes", extent);
         else
             tensor.shape.push_back(extent.get<std::int64_t>());
@@ -185,20 +193,28 @@ Status checkShards(const LogicalTensor &tensor, const std::string &where, const 
         if (!files.count(shard.file))
             return bad("a shard lies in a file that is not listed", where, shard.file);
         if (shard.begin < 0 || shard.end < shard.begin || shard.end > elements)
-            return bad("a shard is outside the tensor", where, std::to_string(shard.begin) + " to " + std::to_string(shard.end), "0 to " + std::to_string(elements));
+            return bad("a shard is outside the tensor", where,
+                       std::to_string(shard.begin) + " to " + std::to_string(shard.end),
+                       "0 to " + std::to_string(elements));
         order.push_back(&shard);
     }
-    std::sort(order.begin(), order.end(), [](const Shard *a, const Shard *b) { return std::tie(a->begin, a->end) < std::tie(b->begin, b->end); });
+    std::sort(order.begin(), order.end(), [](const Shard *a, const Shard *b) {
+        return std::tie(a->begin, a->end) < std::tie(b->begin, b->end);
+    });
     std::int64_t next = 0;
     for (const Shard *shard : order) {
         if (shard->begin != next) {
-            return bad(shard->begin > next ? "elements of the tensor are in no shard" : "elements of the tensor are in two shards", where,
-                       std::to_string(std::min(next, shard->begin)) + " to " + std::to_string(std::max(next, shard->begin)));
+            return bad(shard->begin > next ? "elements of the tensor are in no shard"
+                                           : "elements of the tensor are in two shards",
+                       where,
+                       std::to_string(std::min(next, shard->begin)) + " to "
+                           + std::to_string(std::max(next, shard->begin)));
         }
         next = shard->end;
     }
     if (next != elements)
-        return bad("elements of the tensor are in no shard", where, std::to_string(next) + " to " + std::to_string(elements));
+        return bad("elements of the tensor are in no shard", where,
+                   std::to_string(next) + " to " + std::to_string(elements));
     return {};
 }
 
@@ -274,7 +290,8 @@ OrderedJson writeManifest(const Manifest &m)
     json["wall_ns"] = m.wallNs;
     json["step"] = m.step;
     json["consumed_samples"] = m.consumedSamples;
-    json["scaler"] = {{"scale", m.scaler.scale}, {"good_steps", m.scaler.goodSteps}, {"hysteresis", m.scaler.hysteresis}};
+    json["scaler"] = {
+        {"scale", m.scaler.scale}, {"good_steps", m.scaler.goodSteps}, {"hysteresis", m.scaler.hysteresis}};
     json["data"]["seed"] = m.dataSeed ? OrderedJson(*m.dataSeed) : OrderedJson();
     json["data"]["fingerprint"] = m.dataFingerprint;
     json["layout"] = {{"dp", m.layout.dp},
@@ -309,7 +326,8 @@ Result<Manifest> readManifest(std::string_view text, const std::string &name)
     reader.get(json, "", "digest", digest);
     RY_TRY(reader.status());
     if (digestOfDocument(json) != digest)
-        return bad("the manifest was damaged or changed: its digest does not match", name, digestOfDocument(json), digest);
+        return bad("the manifest was damaged or changed: its digest does not match", name,
+                   digestOfDocument(json), digest);
     Manifest m;
     readScalars(reader, json, m);
     if (const Json *aliases = reader.member(json, "", "aliases"); aliases && aliases->is_object()) {

@@ -68,7 +68,7 @@ struct Manifest {
     std::optional<std::uint64_t> dataSeed;
     std::string dataFingerprint;
     SavedLayout layout;
-    Json job;                         ///< the whole job document, or null
+    Json job;                                                 ///< the whole job document, or null
     std::vector<std::pair<std::string, std::string>> aliases; ///< name → the tensor that it shares
     std::vector<LogicalTensor> tensors;
     std::vector<FileEntry> files;

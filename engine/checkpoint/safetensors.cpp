@@ -27,10 +27,11 @@ struct TypeRow {
 };
 
 const TypeRow typeTable[] = {
-    {"F64", 64, DType::F64}, {"F32", 32, DType::F32}, {"BF16", 16, DType::BF16}, {"F16", 16, DType::F16}, {"I64", 64, DType::I64},
-    {"I32", 32, DType::I32}, {"U16", 16, DType::U16}, {"U8", 8, DType::U8},      {"BOOL", 8, {}},         {"I8", 8, {}},
-    {"I16", 16, {}},         {"U32", 32, {}},         {"U64", 64, {}},           {"C64", 64, {}},         {"F8_E4M3", 8, {}},
-    {"F8_E5M2", 8, {}},      {"F8_E8M0", 8, {}},      {"F8_E4M3FNUZ", 8, {}},    {"F8_E5M2FNUZ", 8, {}},  {"F6_E2M3", 6, {}},
+    {"F64", 64, DType::F64}, {"F32", 32, DType::F32}, {"BF16", 16, DType::BF16}, {"F16", 16, DType::F16},
+    {"I64", 64, DType::I64}, {"I32", 32, DType::I32}, {"U16", 16, DType::U16},   {"U8", 8, DType::U8},
+    {"BOOL", 8, {}},         {"I8", 8, {}},           {"I16", 16, {}},           {"U32", 32, {}},
+    {"U64", 64, {}},         {"C64", 64, {}},         {"F8_E4M3", 8, {}},        {"F8_E5M2", 8, {}},
+    {"F8_E8M0", 8, {}},      {"F8_E4M3FNUZ", 8, {}},  {"F8_E5M2FNUZ", 8, {}},    {"F6_E2M3", 6, {}},
     {"F6_E3M2", 6, {}},      {"F4", 4, {}},
 };
 
@@ -45,7 +46,9 @@ const char *fileType(DType dtype)
 
 Error bad(const std::string &file, std::string what, std::string found = {}, std::string expected = {})
 {
-    return Error::make(Code::BadData, std::move(what), file).withFound(std::move(found)).withExpected(std::move(expected));
+    return Error::make(Code::BadData, std::move(what), file)
+        .withFound(std::move(found))
+        .withExpected(std::move(expected));
 }
 
 /// A JSON number that is a whole one from 0 to 2^63 − 1.
@@ -63,18 +66,21 @@ struct Range {
 };
 
 /// One entry of the header; its range is not yet checked against the others.
-Status readEntry(const std::string &file, const std::string &name, const Json &json, StoredTensor &tensor, Range &range)
+Status readEntry(const std::string &file, const std::string &name, const Json &json, StoredTensor &tensor,
+                 Range &range)
 {
     const std::string where = file + ": " + name;
     const auto dtype = json.is_object() ? json.find("dtype") : json.end();
     const auto shape = json.is_object() ? json.find("shape") : json.end();
     const auto offsets = json.is_object() ? json.find("data_offsets") : json.end();
-    if (!json.is_object() || dtype == json.end() || shape == json.end() || offsets == json.end() || !dtype->is_string() || !shape->is_array()
-        || !offsets->is_array() || offsets->size() != 2)
-        return bad(where, "not the description of a tensor", {}, "{dtype, shape, data_offsets: [begin, end]}");
+    if (!json.is_object() || dtype == json.end() || shape == json.end() || offsets == json.end()
+        || !dtype->is_string() || !shape->is_array() || !offsets->is_array() || offsets->size() != 2)
+        return bad(where, "not the description of a tensor", {},
+                   "{dtype, shape, data_offsets: [begin, end]}");
     tensor.name = name;
     tensor.type = dtype->get<std::string>();
-    const auto row = std::find_if(std::begin(typeTable), std::end(typeTable), [&](const TypeRow &r) { return tensor.type == r.name; });
+    const auto row = std::find_if(std::begin(typeTable), std::end(typeTable),
+                                  [&](const TypeRow &r) { return tensor.type == r.name; });
     if (row == std::end(typeTable))
         return bad(where, "unknown type of tensor", tensor.type);
     tensor.dtype = row->dtype;
@@ -82,7 +88,8 @@ Status readEntry(const std::string &file, const std::string &name, const Json &j
         if (!readSize(extent, tensor.shape.emplace_back()))
             return bad(where, "an extent of the shape is not a size", dumpJson(extent));
     }
-    if (!readSize((*offsets)[0], range.begin) || !readSize((*offsets)[1], range.end) || range.end < range.begin)
+    if (!readSize((*offsets)[0], range.begin) || !readSize((*offsets)[1], range.end)
+        || range.end < range.begin)
         return bad(where, "the data offsets are not a range", dumpJson(*offsets));
     RY_ASSIGN(tensor.elements, elementsOf(tensor.shape, where));
     std::int64_t bits = 0;
@@ -91,8 +98,8 @@ Status readEntry(const std::string &file, const std::string &name, const Json &j
     if (bits % 8 != 0)
         return bad(where, "the tensor does not end on a whole byte", std::to_string(bits) + " bits");
     if (bits / 8 != range.end - range.begin) {
-        return bad(where, "the shape and the data offsets disagree", std::to_string(range.end - range.begin) + " bytes",
-                   std::to_string(bits / 8));
+        return bad(where, "the shape and the data offsets disagree",
+                   std::to_string(range.end - range.begin) + " bytes", std::to_string(bits / 8));
     }
     return {};
 }
@@ -116,10 +123,14 @@ Result<std::int64_t> elementsOf(const std::vector<std::int64_t> &shape, const st
 // ---- writer ----
 
 SafetensorsWriter::SafetensorsWriter(SafetensorsWriter &&other) noexcept
-    : m_path(std::move(other.m_path)), m_part(std::exchange(other.m_part, {})), m_fd(std::move(other.m_fd)),
-      m_digest(std::move(other.m_digest)), m_headerBytes(other.m_headerBytes), m_dataBytes(other.m_dataBytes), m_written(other.m_written)
-{
-}
+    : m_path(std::move(other.m_path)),
+      m_part(std::exchange(other.m_part, {})),
+      m_fd(std::move(other.m_fd)),
+      m_digest(std::move(other.m_digest)),
+      m_headerBytes(other.m_headerBytes),
+      m_dataBytes(other.m_dataBytes),
+      m_written(other.m_written)
+{}
 
 SafetensorsWriter::~SafetensorsWriter()
 {
@@ -127,7 +138,9 @@ SafetensorsWriter::~SafetensorsWriter()
         ::unlink(m_part.c_str());
 }
 
-Result<SafetensorsWriter> SafetensorsWriter::create(const fs::path &path, const std::vector<TensorSpec> &tensors, const Metadata &metadata)
+Result<SafetensorsWriter> SafetensorsWriter::create(const fs::path &path,
+                                                    const std::vector<TensorSpec> &tensors,
+                                                    const Metadata &metadata)
 {
     SafetensorsWriter writer;
     OrderedJson header = OrderedJson::object();
@@ -144,7 +157,9 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const fs::path &path, const 
         if (__builtin_mul_overflow(elements, static_cast<std::int64_t>(bytesOf(tensor.dtype)), &bytes)
             || __builtin_add_overflow(begin, bytes, &writer.m_dataBytes))
             return Error::make(Code::Internal, "the file would be larger than 63 bits can count", where);
-        header[tensor.name] = {{"dtype", fileType(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {begin, writer.m_dataBytes}}};
+        header[tensor.name] = {{"dtype", fileType(tensor.dtype)},
+                               {"shape", tensor.shape},
+                               {"data_offsets", {begin, writer.m_dataBytes}}};
     }
     std::string text = dumpJson(header);
     text.resize((text.size() + 7) / 8 * 8, ' '); // data begin at a multiple of 8
@@ -156,7 +171,8 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const fs::path &path, const 
     writer.m_path = path;
     writer.m_part = path.string() + ".part";
     writer.m_headerBytes = static_cast<std::int64_t>(start.size());
-    writer.m_fd = Fd(::open(writer.m_part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+    writer.m_fd =
+        Fd(::open(writer.m_part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
     if (!writer.m_fd.valid()) {
         const int number = errno;
         writer.m_part.clear();
@@ -171,7 +187,8 @@ Status SafetensorsWriter::write(std::span<const std::byte> bytes)
 {
     if (static_cast<std::uint64_t>(m_dataBytes - m_written) < bytes.size())
         return Error::make(Code::Internal, "more data than the header declares", m_path.string());
-    RY_TRY(writeAll(m_fd.get(), {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, m_path.string()));
+    RY_TRY(
+        writeAll(m_fd.get(), {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, m_path.string()));
     m_digest.update(bytes.data(), bytes.size());
     m_written += static_cast<std::int64_t>(bytes.size());
     return {};
@@ -180,7 +197,8 @@ Status SafetensorsWriter::write(std::span<const std::byte> bytes)
 Result<FileEntry> SafetensorsWriter::finish()
 {
     if (m_written != m_dataBytes) {
-        return Error::make(Code::Internal, "less data than the header declares", m_path.string()).withFound(std::to_string(m_written))
+        return Error::make(Code::Internal, "less data than the header declares", m_path.string())
+            .withFound(std::to_string(m_written))
             .withExpected(std::to_string(m_dataBytes));
     }
     if (::fsync(m_fd.get()) != 0)
@@ -190,7 +208,7 @@ Result<FileEntry> SafetensorsWriter::finish()
     m_part.clear();
     m_fd.reset();
     RY_TRY(syncFolder(m_path.parent_path()));
-    return FileEntry {m_path.filename().string(), m_headerBytes + m_dataBytes, m_digest.text()};
+    return FileEntry{m_path.filename().string(), m_headerBytes + m_dataBytes, m_digest.text()};
 }
 
 // ---- reader ----
@@ -213,8 +231,8 @@ Status SafetensorsFile::parse(const std::string &name)
     if (header > largestHeader)
         return bad(name, "the header is too large", std::to_string(header) + " bytes", "at most 100000000");
     if (header > size - lengthBytes) {
-        return bad(name, "the file is truncated: the header is longer than the file", std::to_string(size) + " bytes",
-                   std::to_string(header + lengthBytes));
+        return bad(name, "the file is truncated: the header is longer than the file",
+                   std::to_string(size) + " bytes", std::to_string(header + lengthBytes));
     }
     const std::string_view text(reinterpret_cast<const char *>(m_file.data()) + lengthBytes, header);
     if (text.empty() || text.front() != '{')
@@ -238,24 +256,29 @@ Status SafetensorsFile::parse(const std::string &name)
     }
     // Empty tensors share their begin with the next one: they come first.
     std::sort(entries.begin(), entries.end(), [](const auto &a, const auto &b) {
-        return std::tie(a.first.begin, a.first.end, a.second.name) < std::tie(b.first.begin, b.first.end, b.second.name);
+        return std::tie(a.first.begin, a.first.end, a.second.name)
+            < std::tie(b.first.begin, b.first.end, b.second.name);
     });
     const std::size_t dataBytes = size - lengthBytes - header;
     std::int64_t next = 0;
     for (auto &[range, tensor] : entries) {
         if (range.begin != next) {
-            return bad(name + ": " + tensor.name, range.begin > next ? "a hole before the tensor" : "the tensor overlaps another one",
+            return bad(name + ": " + tensor.name,
+                       range.begin > next ? "a hole before the tensor" : "the tensor overlaps another one",
                        std::to_string(range.begin), std::to_string(next));
         }
         next = range.end;
     }
     if (static_cast<std::uint64_t>(next) != dataBytes) {
-        return bad(name, static_cast<std::uint64_t>(next) > dataBytes ? "the file is truncated" : "bytes after the last tensor",
+        return bad(name,
+                   static_cast<std::uint64_t>(next) > dataBytes ? "the file is truncated"
+                                                                : "bytes after the last tensor",
                    std::to_string(dataBytes) + " bytes of data", std::to_string(next));
     }
     const std::span<const std::byte> data = m_file.bytes().subspan(lengthBytes + header);
     for (auto &[range, tensor] : entries) {
-        tensor.data = data.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.end - range.begin));
+        tensor.data = data.subspan(static_cast<std::size_t>(range.begin),
+                                   static_cast<std::size_t>(range.end - range.begin));
         m_byName[tensor.name] = m_tensors.size();
         m_tensors.push_back(std::move(tensor));
     }

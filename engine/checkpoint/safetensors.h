@@ -49,7 +49,8 @@ class SafetensorsWriter
 {
 public:
     /// Errors: Internal for duplicate names or shapes that overflow; Io.
-    static Result<SafetensorsWriter> create(const std::filesystem::path &path, const std::vector<TensorSpec> &tensors,
+    static Result<SafetensorsWriter> create(const std::filesystem::path &path,
+                                            const std::vector<TensorSpec> &tensors,
                                             const Metadata &metadata = {});
     SafetensorsWriter(SafetensorsWriter &&) noexcept;
     SafetensorsWriter &operator=(SafetensorsWriter &&) = delete;

@@ -56,10 +56,12 @@ Result<std::vector<StepFolder>> stepFolders(const fs::path &ckpt)
     std::vector<StepFolder> folders;
     for (const std::string &name : names) {
         std::int64_t step = 0;
-        if (name.starts_with(stepPrefix) && readNumber(std::string_view(name).substr(stepPrefix.size()), step) && stepName(step) == name)
+        if (name.starts_with(stepPrefix) && readNumber(std::string_view(name).substr(stepPrefix.size()), step)
+            && stepName(step) == name)
             folders.push_back({step, ckpt / name});
     }
-    std::sort(folders.begin(), folders.end(), [](const StepFolder &a, const StepFolder &b) { return a.step > b.step; });
+    std::sort(folders.begin(), folders.end(),
+              [](const StepFolder &a, const StepFolder &b) { return a.step > b.step; });
     return folders;
 }
 
@@ -76,12 +78,15 @@ Status checkFile(const fs::path &folder, const FileEntry &file, Verify verify)
         return Error::make(Code::BadData, "not a regular file", path.string());
     if (status.st_size != file.size) {
         return Error::make(Code::BadData, "the file has another size than the manifest says", path.string())
-            .withFound(std::to_string(status.st_size) + " bytes").withExpected(std::to_string(file.size));
+            .withFound(std::to_string(status.st_size) + " bytes")
+            .withExpected(std::to_string(file.size));
     }
     if (verify == Verify::Digests) {
         RY_ASSIGN(const std::string digest, digestOfFile(path));
         if (digest != file.digest)
-            return Error::make(Code::BadData, "the file is damaged", path.string()).withFound(digest).withExpected(file.digest);
+            return Error::make(Code::BadData, "the file is damaged", path.string())
+                .withFound(digest)
+                .withExpected(file.digest);
     }
     return {};
 }
@@ -113,9 +118,11 @@ Result<fs::path> commit(const fs::path &temporary, const Manifest &manifest)
     RY_TRY(checkFiles(temporary, manifest, Verify::Sizes));
     RY_ASSIGN(const std::vector<std::string> names, namesIn(temporary));
     for (const std::string &name : names) {
-        const bool listed = std::any_of(manifest.files.begin(), manifest.files.end(), [&](const FileEntry &file) { return file.name == name; });
+        const bool listed = std::any_of(manifest.files.begin(), manifest.files.end(),
+                                        [&](const FileEntry &file) { return file.name == name; });
         if (!listed)
-            return Error::make(Code::BadData, "a file that the manifest does not list", (temporary / name).string());
+            return Error::make(Code::BadData, "a file that the manifest does not list",
+                               (temporary / name).string());
     }
     const OrderedJson document = writeManifest(manifest);
     RY_TRY(writeFileAtomically(temporary / manifestName, dumpJson(document, 1) + "\n"));
@@ -123,7 +130,8 @@ Result<fs::path> commit(const fs::path &temporary, const Manifest &manifest)
     const fs::path folder = ckpt / stepName(manifest.step);
     RY_TRY(renameFolder(temporary, folder));
     // Committed. LATEST is a hint that loaders do without, so its failure is not the checkpoint's.
-    const OrderedJson latest = {{"step", manifest.step}, {"folder", stepName(manifest.step)}, {"manifest", manifestDigest(document)}};
+    const OrderedJson latest = {
+        {"step", manifest.step}, {"folder", stepName(manifest.step)}, {"manifest", manifestDigest(document)}};
     (void)writeFileAtomically(ckpt / latestName, dumpJson(latest) + "\n");
     return folder;
 }
@@ -138,11 +146,15 @@ std::optional<Error> complaintAboutLatest(const fs::path &ckpt, const std::vecto
     const auto json = parseJson(*text, path.string());
     const auto step = json && json->is_object() ? json->find("step") : Json::const_iterator();
     if (!json || !json->is_object() || step == json->end() || !step->is_number_unsigned())
-        return Error::make(Code::BadData, "cannot be read; the newest valid checkpoint is used", path.string());
+        return Error::make(Code::BadData, "cannot be read; the newest valid checkpoint is used",
+                           path.string());
     const auto wanted = step->get<std::uint64_t>();
-    const bool there = std::any_of(folders.begin(), folders.end(), [&](const StepFolder &f) { return static_cast<std::uint64_t>(f.step) == wanted; });
+    const bool there = std::any_of(folders.begin(), folders.end(), [&](const StepFolder &f) {
+        return static_cast<std::uint64_t>(f.step) == wanted;
+    });
     if (!there)
-        return Error::make(Code::BadData, "names a checkpoint that is not there", path.string()).withFound("step " + std::to_string(wanted));
+        return Error::make(Code::BadData, "names a checkpoint that is not there", path.string())
+            .withFound("step " + std::to_string(wanted));
     return {};
 }
 
@@ -158,7 +170,8 @@ std::string stepName(std::int64_t step)
 std::string shardName(std::int64_t rank, std::int64_t part)
 {
     char text[64];
-    std::snprintf(text, sizeof text, "r%04lld-%02lld.safetensors", static_cast<long long>(rank), static_cast<long long>(part));
+    std::snprintf(text, sizeof text, "r%04lld-%02lld.safetensors", static_cast<long long>(rank),
+                  static_cast<long long>(part));
     return text;
 }
 
@@ -216,8 +229,10 @@ Result<Manifest> loadCheckpoint(const fs::path &folder, Verify verify)
     RY_ASSIGN(Manifest manifest, readManifest(text, path.string()));
     std::int64_t step = 0;
     const std::string name = folder.filename().string();
-    if (name.starts_with(stepPrefix) && readNumber(std::string_view(name).substr(stepPrefix.size()), step) && step != manifest.step) {
-        return Error::make(Code::BadData, "the manifest belongs to another step", path.string()).withFound(std::to_string(manifest.step))
+    if (name.starts_with(stepPrefix) && readNumber(std::string_view(name).substr(stepPrefix.size()), step)
+        && step != manifest.step) {
+        return Error::make(Code::BadData, "the manifest belongs to another step", path.string())
+            .withFound(std::to_string(manifest.step))
             .withExpected(std::to_string(step));
     }
     RY_TRY(checkFiles(folder, manifest, verify));
@@ -242,7 +257,7 @@ Result<FoundCheckpoint> newestCheckpoint(const fs::path &ckpt, Verify verify)
         if (manifest) {
             if (auto complaint = complaintAboutLatest(ckpt, folders))
                 skipped.push_back(std::move(*complaint));
-            return FoundCheckpoint {folder.path, std::move(manifest).value(), std::move(skipped)};
+            return FoundCheckpoint{folder.path, std::move(manifest).value(), std::move(skipped)};
         }
         skipped.push_back(manifest.error());
     }
@@ -270,7 +285,10 @@ Status retainCheckpoints(const fs::path &ckpt, std::int64_t keep, const std::set
     return {};
 }
 
-CheckpointReader::CheckpointReader(fs::path folder, Manifest manifest) : m_folder(std::move(folder)), m_manifest(std::move(manifest)) {}
+CheckpointReader::CheckpointReader(fs::path folder, Manifest manifest)
+    : m_folder(std::move(folder)),
+      m_manifest(std::move(manifest))
+{}
 
 Result<const StoredTensor *> CheckpointReader::stored(const LogicalTensor &tensor, const Shard &shard)
 {
@@ -284,10 +302,13 @@ Result<const StoredTensor *> CheckpointReader::stored(const LogicalTensor &tenso
     if (!found)
         return Error::make(Code::BadData, "the file does not hold this tensor", where);
     if (found->dtype != tensor.dtype)
-        return Error::make(Code::BadData, "the tensor has another type than the manifest says", where).withFound(found->type).withExpected(nameOf(tensor.dtype));
+        return Error::make(Code::BadData, "the tensor has another type than the manifest says", where)
+            .withFound(found->type)
+            .withExpected(nameOf(tensor.dtype));
     if (found->elements != shard.end - shard.begin) {
         return Error::make(Code::BadData, "the tensor has another size than the manifest says", where)
-            .withFound(std::to_string(found->elements)).withExpected(std::to_string(shard.end - shard.begin));
+            .withFound(std::to_string(found->elements))
+            .withExpected(std::to_string(shard.end - shard.begin));
     }
     return found;
 }
@@ -305,7 +326,8 @@ Status CheckpointReader::read(const LogicalTensor &tensor, std::int64_t begin, s
         if (from >= to)
             continue;
         RY_ASSIGN(const StoredTensor *source, stored(tensor, shard));
-        std::memcpy(static_cast<std::byte *>(out) + (from - begin) * itemBytes, source->data.data() + (from - shard.begin) * itemBytes,
+        std::memcpy(static_cast<std::byte *>(out) + (from - begin) * itemBytes,
+                    source->data.data() + (from - shard.begin) * itemBytes,
                     static_cast<std::size_t>((to - from) * itemBytes));
         copied += to - from;
     }

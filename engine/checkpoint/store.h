@@ -28,7 +28,8 @@ std::string shardName(std::int64_t rank, std::int64_t part = 0);
 
 /// Creates the temporary folder of one save and returns it. `id` ([A-Za-z0-9-]+) tells attempts apart. Errors: Io, InUse when this step is
 /// committed already or this attempt exists.
-Result<std::filesystem::path> beginSave(const std::filesystem::path &ckpt, std::int64_t step, const std::string &id);
+Result<std::filesystem::path> beginSave(const std::filesystem::path &ckpt, std::int64_t step,
+                                        const std::string &id);
 /// Checks the manifest, checks that exactly its files are there with their sizes, writes MANIFEST.json, renames the folder to its
 /// final name (the commit) and updates LATEST. Returns the final folder. After an error the temporary folder is gone and older
 /// checkpoints are as they were.
@@ -50,7 +51,7 @@ Result<Manifest> loadCheckpoint(const std::filesystem::path &folder, Verify veri
 struct ListedCheckpoint {
     std::filesystem::path folder;
     std::int64_t step = 0;
-    Result<Manifest> manifest = Error {};
+    Result<Manifest> manifest = Error{};
 };
 /// All step folders, newest first, each with its manifest or what is wrong with it. Io when the folder cannot be read.
 Result<std::vector<ListedCheckpoint>> listCheckpoints(const std::filesystem::path &ckpt, Verify verify);
@@ -58,14 +59,16 @@ Result<std::vector<ListedCheckpoint>> listCheckpoints(const std::filesystem::pat
 struct FoundCheckpoint {
     std::filesystem::path folder;
     Manifest manifest;
-    std::vector<Error> skipped; ///< newer ones that cannot be used, with the reason; and a LATEST that names none
+    std::vector<Error>
+        skipped; ///< newer ones that cannot be used, with the reason; and a LATEST that names none
 };
 /// The newest valid checkpoint. NotFound when there is none; its cause is the reason why the newest was refused.
 Result<FoundCheckpoint> newestCheckpoint(const std::filesystem::path &ckpt, Verify verify);
 
 /// Keeps the newest `keep` (≥ 1) valid checkpoints and the steps in `pinned`, removes older valid ones, and what an interrupted removal left.
 /// Damaged checkpoints stay for people to look at and do not count. The manifest goes first, so that a half-removed one is no checkpoint.
-Status retainCheckpoints(const std::filesystem::path &ckpt, std::int64_t keep, const std::set<std::int64_t> &pinned = {});
+Status retainCheckpoints(const std::filesystem::path &ckpt, std::int64_t keep,
+                         const std::set<std::int64_t> &pinned = {});
 
 /// Reads elements of logical tensors, whatever the layout that wrote them. Maps files as they are needed; one thread.
 class CheckpointReader

@@ -19,9 +19,9 @@ struct Model {
     std::int64_t layers = 6;
     std::int64_t hidden = 384;
     std::int64_t heads = 6;
-    std::optional<std::int64_t> kvHeads;  ///< null: heads
-    std::optional<std::int64_t> headDim;  ///< null: hidden / heads
-    std::optional<std::int64_t> ffn;      ///< null: 4 · hidden
+    std::optional<std::int64_t> kvHeads; ///< null: heads
+    std::optional<std::int64_t> headDim; ///< null: hidden / heads
+    std::optional<std::int64_t> ffn;     ///< null: 4 · hidden
     std::int64_t seq = 256;
     std::int64_t vocab = 512;
     bool tied = true;
@@ -40,9 +40,9 @@ struct Init {
 };
 
 struct Data {
-    std::string train;                 ///< path prefix relative to the job file, or a name in the registry
+    std::string train; ///< path prefix relative to the job file, or a name in the registry
     std::optional<std::string> valid;
-    double validFraction = 0.05;       ///< tail of `train` kept for validation when `valid` is null
+    double validFraction = 0.05; ///< tail of `train` kept for validation when `valid` is null
     std::string documents = "pack";
     std::optional<std::uint64_t> seed = 1234; ///< null: samples in file order, without a permutation
 };
@@ -149,8 +149,8 @@ struct LrSchedule {
 struct Run {
     std::int64_t steps = 200;
     std::optional<double> epochs;
-    std::int64_t evalEvery = 50;   ///< 0: never
-    std::int64_t evalBatches = 8;  ///< global batches of the fixed validation set
+    std::int64_t evalEvery = 50;        ///< 0: never
+    std::int64_t evalBatches = 8;       ///< global batches of the fixed validation set
     std::int64_t checkpointEvery = 100; ///< 0: only at stop and end
     std::optional<std::string> checkpointDir;
     std::int64_t keep = 2;
@@ -184,7 +184,8 @@ struct JobSpec {
 /// Reads a `rankyard/job/1` document: unknown keys, wrong types, values out of range and features that this version does not
 /// have are one BadJob error that names the JSON path, the rule, the value found and the nearest value that works.
 /// `name` is the file, for messages. Each override is "path=value" (`--set`): the value is JSON, or else a string.
-Result<JobSpec> readJob(Json document, const std::string &name, const std::vector<std::string> &overrides = {});
+Result<JobSpec> readJob(Json document, const std::string &name,
+                        const std::vector<std::string> &overrides = {});
 /// readFile + parseJson + readJob.
 Result<JobSpec> loadJob(const std::string &path, const std::vector<std::string> &overrides = {});
 /// The whole job with every key, in the order of DESIGN 3.1; readJob of it gives the same job.

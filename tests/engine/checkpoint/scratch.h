@@ -20,7 +20,7 @@ class Scratch
 public:
     Scratch()
     {
-        static std::atomic<int> counter {0};
+        static std::atomic<int> counter{0};
         m_path = std::filesystem::temp_directory_path()
             / ("rankyard ckpt ö " + std::to_string(::getpid()) + "-" + std::to_string(counter++));
         std::filesystem::create_directories(m_path);
@@ -34,7 +34,8 @@ public:
 
     std::filesystem::path write(const std::string &name, std::string_view content) const
     {
-        std::ofstream(m_path / name, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
+        std::ofstream(m_path / name, std::ios::binary)
+            .write(content.data(), static_cast<std::streamsize>(content.size()));
         return m_path / name;
     }
 

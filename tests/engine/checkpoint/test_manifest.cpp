@@ -27,7 +27,11 @@ Manifest example()
     m.aliases = {{"head.weight", "wte.weight"}};
     m.files = {{"r0000-00.safetensors", 100, "xxh3-128:11"}, {"r0001-00.safetensors", 90, "xxh3-128:22"}};
     m.tensors = {
-        {"wte.weight", Role::Param, DType::F32, {4, 3}, {{"r0001-00.safetensors", "p", 7, 12}, {"r0000-00.safetensors", "p", 0, 7}}},
+        {"wte.weight",
+         Role::Param,
+         DType::F32,
+         {4, 3},
+         {{"r0001-00.safetensors", "p", 7, 12}, {"r0000-00.safetensors", "p", 0, 7}}},
         {"wte.weight", Role::ExpAvgSq, DType::F32, {4, 3}, {{"r0000-00.safetensors", "v", 0, 12}}},
         {"norm.bias", Role::Master, DType::BF16, {0}, {}},
     };
@@ -85,7 +89,8 @@ TEST(Manifest, TheRulesOfShardsAndFiles)
     refuse("in no shard", [](Manifest &m) { m.tensors[0].shards[0].end = 11; });
     refuse("in no shard", [](Manifest &m) { m.tensors[1].shards.clear(); });
     refuse("outside", [](Manifest &m) { m.tensors[0].shards[0].end = 13; });
-    refuse("outside", [](Manifest &m) { std::swap(m.tensors[0].shards[0].begin, m.tensors[0].shards[0].end); });
+    refuse("outside",
+           [](Manifest &m) { std::swap(m.tensors[0].shards[0].begin, m.tensors[0].shards[0].end); });
     refuse("not listed", [](Manifest &m) { m.tensors[0].shards[0].file = "other"; });
     refuse("twice", [](Manifest &m) { m.tensors.push_back(m.tensors[0]); });
     refuse("twice", [](Manifest &m) { m.files.push_back(m.files[0]); });
@@ -105,9 +110,11 @@ TEST(Manifest, TheRulesOfShardsAndFiles)
 TEST(Manifest, ForgedDocuments)
 {
     ASSERT_TRUE(readManifest(forged([](Json &) {}), "m"));
-    for (const char *key : {"schema", "run", "epoch", "build", "wall_ns", "step", "consumed_samples", "scaler", "data", "layout", "job", "aliases", "tensors", "files"}) {
+    for (const char *key : {"schema", "run", "epoch", "build", "wall_ns", "step", "consumed_samples",
+                            "scaler", "data", "layout", "job", "aliases", "tensors", "files"}) {
         EXPECT_FALSE(readManifest(forged([key](Json &json) { json.erase(key); }), "m")) << key;
-        for (const Json &value : {Json(nullptr), Json(-1), Json(1.5), Json("x"), Json::array({1}), Json {{"a", 1}}, Json(~0ULL), Json(true)}) {
+        for (const Json &value : {Json(nullptr), Json(-1), Json(1.5), Json("x"), Json::array({1}),
+                                  Json{{"a", 1}}, Json(~0ULL), Json(true)}) {
             const auto read = readManifest(forged([&](Json &json) { json[key] = value; }), "m");
             const bool anything = std::string(key) == "job";
             const bool word = value.is_string() && (std::string(key) == "run" || std::string(key) == "build");
@@ -115,13 +122,19 @@ TEST(Manifest, ForgedDocuments)
         }
     }
     for (const char *key : {"name", "role", "dtype", "shape", "shards"}) {
-        for (const Json &value : {Json(nullptr), Json(-1), Json::array({-1}), Json::array({nullptr}), Json("?"), Json::object()}) {
+        for (const Json &value : {Json(nullptr), Json(-1), Json::array({-1}), Json::array({nullptr}),
+                                  Json("?"), Json::object()}) {
             const auto read = readManifest(forged([&](Json &json) { json["tensors"][1][key] = value; }), "m");
             EXPECT_EQ(read.ok(), std::string(key) == "name" && value.is_string()) << key << value;
         }
     }
-    EXPECT_EQ(readManifest(forged([](Json &json) { json["schema"] = "rankyard/checkpoint/2"; }), "m").error().code, Code::Newer);
-    const auto where = readManifest(forged([](Json &json) { json["tensors"][1]["shards"][0]["begin"] = 1.5; }), "m").error().where;
+    EXPECT_EQ(
+        readManifest(forged([](Json &json) { json["schema"] = "rankyard/checkpoint/2"; }), "m").error().code,
+        Code::Newer);
+    const auto where =
+        readManifest(forged([](Json &json) { json["tensors"][1]["shards"][0]["begin"] = 1.5; }), "m")
+            .error()
+            .where;
     EXPECT_NE(where.find("tensors[1].shards.begin"), std::string::npos) << where;
 }
 
@@ -136,7 +149,8 @@ TEST(Manifest, DamageAtEveryByteIsFound)
         for (const int flip : {1, 2, 8, 32, 128}) {
             std::string damaged = good;
             damaged[at] = static_cast<char>(damaged[at] ^ flip);
-            ASSERT_FALSE(readManifest(damaged, "m")) << at << ' ' << damaged.substr(at > 20 ? at - 20 : 0, 40);
+            ASSERT_FALSE(readManifest(damaged, "m"))
+                << at << ' ' << damaged.substr(at > 20 ? at - 20 : 0, 40);
         }
     }
 }

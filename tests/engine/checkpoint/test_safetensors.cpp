@@ -36,24 +36,26 @@ TEST(Safetensors, WritesAndReadsEveryType)
 {
     const Scratch dir;
     const std::vector<TensorSpec> specs = {
-        {"double", DType::F64, {2}}, {"long", DType::I64, {1}},   {"float", DType::F32, {2, 2}}, {"scalar", DType::F32, {}},
-        {"empty", DType::F32, {0, 7}}, {"bf16", DType::BF16, {3}}, {"half", DType::F16, {1, 1}},
+        {"double", DType::F64, {2}},  {"long", DType::I64, {1}},     {"float", DType::F32, {2, 2}},
+        {"scalar", DType::F32, {}},   {"empty", DType::F32, {0, 7}}, {"bf16", DType::BF16, {3}},
+        {"half", DType::F16, {1, 1}},
     };
     auto writer = SafetensorsWriter::create(dir / "a.safetensors", specs, {{"format", "pt"}, {"naïve", "ü"}});
     ASSERT_TRUE(writer) << writer.error().text();
     EXPECT_EQ(writer->dataBytes(), 16 + 8 + 16 + 4 + 0 + 6 + 2);
-    ASSERT_TRUE(writer->write(bytesOfVector(std::vector<double> {1.5, -2.5})));
-    ASSERT_TRUE(writer->write(bytesOfVector(std::vector<std::int64_t> {1LL << 40})));
+    ASSERT_TRUE(writer->write(bytesOfVector(std::vector<double>{1.5, -2.5})));
+    ASSERT_TRUE(writer->write(bytesOfVector(std::vector<std::int64_t>{1LL << 40})));
     const std::vector<float> floats = {1, 2, 3, 4, 5};
     ASSERT_TRUE(writer->write(bytesOfVector(floats).first(7))); // pieces end anywhere
     ASSERT_TRUE(writer->write(bytesOfVector(floats).subspan(7)));
-    ASSERT_TRUE(writer->write(bytesOfVector(std::vector<std::uint16_t> {0x3f80, 0x4000, 0x4040, 0x3c00})));
-    EXPECT_EQ(namesOf(dir.path()), (std::set<std::string> {"a.safetensors.part"}));
+    ASSERT_TRUE(writer->write(bytesOfVector(std::vector<std::uint16_t>{0x3f80, 0x4000, 0x4040, 0x3c00})));
+    EXPECT_EQ(namesOf(dir.path()), (std::set<std::string>{"a.safetensors.part"}));
     const auto entry = writer->finish();
     ASSERT_TRUE(entry) << entry.error().text();
-    EXPECT_EQ(namesOf(dir.path()), (std::set<std::string> {"a.safetensors"}));
+    EXPECT_EQ(namesOf(dir.path()), (std::set<std::string>{"a.safetensors"}));
     const std::string content = slurp(dir / "a.safetensors");
-    EXPECT_EQ(*entry, (FileEntry {"a.safetensors", static_cast<std::int64_t>(content.size()), digestOf(content)}));
+    EXPECT_EQ(*entry,
+              (FileEntry{"a.safetensors", static_cast<std::int64_t>(content.size()), digestOf(content)}));
     std::uint64_t header = 0;
     std::memcpy(&header, content.data(), 8);
     EXPECT_EQ(header % 8, 0u);
@@ -85,7 +87,7 @@ TEST(Safetensors, AnUnfinishedFileIsRemoved)
         auto writer = SafetensorsWriter::create(dir / "a", {{"x", DType::F32, {2}}});
         ASSERT_TRUE(writer);
         EXPECT_EQ(writer->finish().error().code, Code::Internal);
-        EXPECT_EQ(writer->write(bytesOfVector(std::vector<float> {1, 2, 3})).error().code, Code::Internal);
+        EXPECT_EQ(writer->write(bytesOfVector(std::vector<float>{1, 2, 3})).error().code, Code::Internal);
     }
     EXPECT_TRUE(namesOf(dir.path()).empty());
     const std::int64_t huge = std::int64_t(1) << 40;
@@ -129,19 +131,30 @@ TEST(Safetensors, EachRuleOfTheFormatIsChecked)
         {fileOf(tensor("{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}"), four), "unknown type"},
         {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}"), four), "extent"},
         {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}"), four), "extent"},
-        {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[18446744073709551615],\"data_offsets\":[0,4]}"), four), "extent"},
+        {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[18446744073709551615],\"data_offsets\":[0,4]}"), four),
+         "extent"},
         {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}"), four), "range"},
         {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]}"), four), "range"},
         {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}"), four), "disagree"},
         {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}"), "xxx"), "truncated"},
-        {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}"), "xxxxx"), "after the last"},
+        {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}"), "xxxxx"),
+         "after the last"},
         {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}"), four + four), "hole"},
-        {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4294967296],\"data_offsets\":[0,4]}"), four), "63 bits"},
-        {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[2305843009213693952],\"data_offsets\":[0,4]}"), four), "63 bits"},
+        {fileOf(
+             tensor(
+                 "{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4294967296],\"data_offsets\":[0,4]}"),
+             four),
+         "63 bits"},
+        {fileOf(tensor("{\"dtype\":\"F32\",\"shape\":[2305843009213693952],\"data_offsets\":[0,4]}"), four),
+         "63 bits"},
         {fileOf(tensor("{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}"), "xx"), "whole byte"},
-        {fileOf("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", "xxx"),
+        {fileOf(
+             "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+             "xxx"),
          "overlaps"},
-        {fileOf("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", "xx"),
+        {fileOf(
+             "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}",
+             "xx"),
          "overlaps"},
     };
     for (const Case &c : cases) {
@@ -150,7 +163,8 @@ TEST(Safetensors, EachRuleOfTheFormatIsChecked)
         EXPECT_EQ(file.error().code, Code::BadData);
         EXPECT_NE(file.error().text().find(c.part), std::string::npos) << file.error().text();
     }
-    for (const std::uint64_t length : {100'000'001ULL, ~0ULL, 1ULL << 63, 0x7fffffffffffffffULL, 99'999'999ULL}) {
+    for (const std::uint64_t length :
+         {100'000'001ULL, ~0ULL, 1ULL << 63, 0x7fffffffffffffffULL, 99'999'999ULL}) {
         std::string content = fileOf("{}", "");
         std::memcpy(content.data(), &length, 8);
         EXPECT_FALSE(openBytes(dir, content));
@@ -163,9 +177,11 @@ TEST(Safetensors, ForeignFilesAreRead)
     const Scratch dir;
     // Padded header, any order of keys, empty tensors, types that Rankyard does not compute with.
     const auto file = openBytes(
-        dir, fileOf("{\"z\":{\"shape\":[2,2],\"data_offsets\":[3,5],\"dtype\":\"F4\"},\"e\":{\"dtype\":\"F32\",\"shape\":[5,0],\"data_offsets\":[3,3]},"
-                    "\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[3],\"data_offsets\":[0,3]}}      ",
-                    "abcde"));
+        dir,
+        fileOf(
+            "{\"z\":{\"shape\":[2,2],\"data_offsets\":[3,5],\"dtype\":\"F4\"},\"e\":{\"dtype\":\"F32\",\"shape\":[5,0],\"data_offsets\":[3,3]},"
+            "\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[3],\"data_offsets\":[0,3]}}      ",
+            "abcde"));
     ASSERT_TRUE(file) << file.error().text();
     EXPECT_EQ(file->tensors()[0].name, "a");
     EXPECT_FALSE(file->find("a")->dtype);
@@ -176,7 +192,8 @@ TEST(Safetensors, ForeignFilesAreRead)
 TEST(Safetensors, DamageAtEveryByteIsHarmless)
 {
     const Scratch dir;
-    auto writer = SafetensorsWriter::create(dir / "a", {{"w", DType::F32, {2, 3}}, {"b", DType::BF16, {3}}}, {{"k", "v"}});
+    auto writer = SafetensorsWriter::create(dir / "a", {{"w", DType::F32, {2, 3}}, {"b", DType::BF16, {3}}},
+                                            {{"k", "v"}});
     ASSERT_TRUE(writer);
     ASSERT_TRUE(writer->write(bytesOfVector(std::vector<std::uint8_t>(30, 7))));
     ASSERT_TRUE(writer->finish());

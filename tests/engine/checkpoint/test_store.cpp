@@ -32,7 +32,9 @@ Result<FileEntry> writeShard(const fs::path &folder, std::int64_t rank, std::int
     const std::vector<float> values = valuesOf(step);
     const std::size_t begin = rank == 0 ? 0 : 7;
     const std::size_t count = rank == 0 ? 7 : 3;
-    RY_ASSIGN(auto writer, SafetensorsWriter::create(folder / shardName(rank), {{"wte.weight", DType::F32, {static_cast<std::int64_t>(count)}}}));
+    RY_ASSIGN(auto writer,
+              SafetensorsWriter::create(folder / shardName(rank),
+                                        {{"wte.weight", DType::F32, {static_cast<std::int64_t>(count)}}}));
     RY_TRY(writer.write(std::as_bytes(std::span<const float>(values).subspan(begin, count))));
     return writer.finish();
 }
@@ -45,7 +47,11 @@ Manifest manifestOf(std::int64_t step, const std::vector<FileEntry> &files)
     m.consumedSamples = step * 16;
     m.layout.dp = 2;
     m.files = files;
-    m.tensors = {{"wte.weight", Role::Param, DType::F32, {2, 5}, {{shardName(0), "wte.weight", 0, 7}, {shardName(1), "wte.weight", 7, 10}}}};
+    m.tensors = {{"wte.weight",
+                  Role::Param,
+                  DType::F32,
+                  {2, 5},
+                  {{shardName(0), "wte.weight", 0, 7}, {shardName(1), "wte.weight", 7, 10}}}};
     return m;
 }
 
@@ -76,8 +82,9 @@ TEST(CheckpointStore, SavesListsAndReads)
     const auto folder = save(ckpt, 12);
     ASSERT_TRUE(folder) << folder.error().text();
     EXPECT_EQ(*folder, ckpt / "step-000000012");
-    EXPECT_EQ(namesOf(ckpt), (std::set<std::string> {"LATEST", "step-000000012"}));
-    EXPECT_EQ(namesOf(*folder), (std::set<std::string> {"MANIFEST.json", "r0000-00.safetensors", "r0001-00.safetensors"}));
+    EXPECT_EQ(namesOf(ckpt), (std::set<std::string>{"LATEST", "step-000000012"}));
+    EXPECT_EQ(namesOf(*folder),
+              (std::set<std::string>{"MANIFEST.json", "r0000-00.safetensors", "r0001-00.safetensors"}));
     const Json latest = Json::parse(slurp(ckpt / "LATEST"));
     EXPECT_EQ(latest["step"], 12);
     EXPECT_EQ(latest["manifest"], Json::parse(slurp(*folder / "MANIFEST.json"))["digest"]);
@@ -116,12 +123,13 @@ TEST(CheckpointStore, AStepIsWrittenOnce)
     ASSERT_TRUE(two);
     EXPECT_EQ(beginSave(ckpt, 5, "a").error().code, Code::InUse);
     const auto commit = [](const fs::path &temporary) {
-        std::vector<FileEntry> files = {writeShard(temporary, 0, 5).value(), writeShard(temporary, 1, 5).value()};
+        std::vector<FileEntry> files = {writeShard(temporary, 0, 5).value(),
+                                        writeShard(temporary, 1, 5).value()};
         return commitSave(temporary, manifestOf(5, files));
     };
     ASSERT_TRUE(commit(*one));
     EXPECT_EQ(commit(*two).error().code, Code::InUse);
-    EXPECT_EQ(namesOf(ckpt), (std::set<std::string> {"LATEST", "step-000000005"}));
+    EXPECT_EQ(namesOf(ckpt), (std::set<std::string>{"LATEST", "step-000000005"}));
     EXPECT_EQ(beginSave(ckpt, 5, "c").error().code, Code::InUse);
     for (const char *id : {"", "a/b", "../x", "a.b"})
         EXPECT_FALSE(beginSave(ckpt, 6, id)) << id;
@@ -137,7 +145,8 @@ TEST(CheckpointStore, ACommitThatDoesNotMatchItsFilesIsAbandoned)
     const auto attempt = [&](const std::function<void(const fs::path &, Manifest &)> &change) {
         const auto temporary = beginSave(ckpt, 2, "x");
         EXPECT_TRUE(temporary);
-        Manifest m = manifestOf(2, {writeShard(*temporary, 0, 2).value(), writeShard(*temporary, 1, 2).value()});
+        Manifest m =
+            manifestOf(2, {writeShard(*temporary, 0, 2).value(), writeShard(*temporary, 1, 2).value()});
         change(*temporary, m);
         const auto folder = commitSave(*temporary, m);
         EXPECT_FALSE(folder);
@@ -169,7 +178,8 @@ TEST(CheckpointStore, FallsBackToTheNewestValidAndSaysWhy)
         ASSERT_TRUE(found) << part;
         EXPECT_EQ(found->manifest.step, 1) << part;
         ASSERT_FALSE(found->skipped.empty());
-        EXPECT_NE(found->skipped.front().text().find(part), std::string::npos) << found->skipped.front().text();
+        EXPECT_NE(found->skipped.front().text().find(part), std::string::npos)
+            << found->skipped.front().text();
     };
     const auto edit = [](const fs::path &path, const std::function<void(std::string &)> &change) {
         std::string text = slurp(path);
@@ -177,17 +187,24 @@ TEST(CheckpointStore, FallsBackToTheNewestValidAndSaysWhy)
         ASSERT_TRUE(writeFileAtomically(path, text));
     };
     damage("no such file", [](const fs::path &f) { fs::remove(f / "MANIFEST.json"); });
-    damage("digest", [&](const fs::path &f) { edit(f / "MANIFEST.json", [](std::string &t) { t[t.find("\"step\"") + 9] = '7'; }); });
-    damage("JSON", [&](const fs::path &f) { edit(f / "MANIFEST.json", [](std::string &t) { t.resize(t.size() / 2); }); });
+    damage("digest", [&](const fs::path &f) {
+        edit(f / "MANIFEST.json", [](std::string &t) { t[t.find("\"step\"") + 8] = '7'; });
+    });
+    damage("JSON", [&](const fs::path &f) {
+        edit(f / "MANIFEST.json", [](std::string &t) { t.resize(t.size() / 2); });
+    });
     damage("missing", [](const fs::path &f) { fs::remove(f / shardName(1)); });
     damage("size", [&](const fs::path &f) { edit(f / shardName(1), [](std::string &t) { t.pop_back(); }); });
-    damage("damaged", [&](const fs::path &f) { edit(f / shardName(1), [](std::string &t) { t.back() ^= 1; }); });
+    damage("damaged",
+           [&](const fs::path &f) { edit(f / shardName(1), [](std::string &t) { t.back() ^= 1; }); });
     damage("damaged", [&](const fs::path &f) {
         // The same sizes, other content: files of two ranks swapped in name would be this too.
-        fs::copy_file(f.parent_path() / "step-000000001" / shardName(1), f / shardName(1), fs::copy_options::overwrite_existing);
+        fs::copy_file(f.parent_path() / "step-000000001" / shardName(1), f / shardName(1),
+                      fs::copy_options::overwrite_existing);
     });
     damage("another step", [](const fs::path &f) {
-        fs::copy_file(f.parent_path() / "step-000000001" / "MANIFEST.json", f / "MANIFEST.json", fs::copy_options::overwrite_existing);
+        fs::copy_file(f.parent_path() / "step-000000001" / "MANIFEST.json", f / "MANIFEST.json",
+                      fs::copy_options::overwrite_existing);
     });
 
     // Nothing valid at all.
@@ -225,12 +242,13 @@ TEST(CheckpointStore, KeepsTheNewestAndThePinned)
     for (const std::int64_t step : {1, 2, 3, 4, 5})
         ASSERT_TRUE(save(ckpt, step));
     fs::remove(ckpt / "step-000000005" / shardName(0)); // damaged: stays, does not count
-    fs::create_directory(ckpt / "step-000000000");       // left by an interrupted removal
-    fs::create_directory(ckpt / "step-000000009");       // newer than any valid one: not ours to judge
+    fs::create_directory(ckpt / "step-000000000");      // left by an interrupted removal
+    fs::create_directory(ckpt / "step-000000009");      // newer than any valid one: not ours to judge
     fs::create_directory(ckpt / "step-x");
     ASSERT_TRUE(retainCheckpoints(ckpt, 2, {1}));
-    EXPECT_EQ(namesOf(ckpt), (std::set<std::string> {"LATEST", "step-000000001", "step-000000003", "step-000000004", "step-000000005",
-                                                     "step-000000009", "step-x"}));
+    EXPECT_EQ(namesOf(ckpt),
+              (std::set<std::string>{"LATEST", "step-000000001", "step-000000003", "step-000000004",
+                                     "step-000000005", "step-000000009", "step-x"}));
     ASSERT_TRUE(retainCheckpoints(ckpt, 0)); // at least one
     EXPECT_EQ(newestStep(ckpt), 4);
     ASSERT_TRUE(beginSave(ckpt, 7, "old"));

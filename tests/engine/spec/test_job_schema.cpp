@@ -38,7 +38,7 @@ bool matches(const std::string &text, const std::string &pattern)
     if (pattern == "^[^\\u0000-\\u001f]*$") // POSIX expressions have no \u
         return std::none_of(text.begin(), text.end(),
                             [](char c) { return static_cast<unsigned char>(c) < 0x20; });
-    regex_t compiled {};
+    regex_t compiled{};
     EXPECT_EQ(::regcomp(&compiled, pattern.c_str(), REG_EXTENDED | REG_NOSUB), 0) << pattern;
     const bool found = ::regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0;
     ::regfree(&compiled);
