@@ -57,7 +57,6 @@ TEST(JobRules, WhatThisVersionDoesNotHaveIsRefusedWithTheNearestThatWorks)
         {{{"/model/kv_heads", 3}}, "model.kv_heads", no, "6"},
         {{{"/model/head_dim", 32}}, "model.head_dim", no, "64"},
         {{{"/model/rope", {{"theta", 10000}}}}, "model.rope", no, "null"},
-        {{{"/init/from", "gpt2.safetensors"}}, "init.from", no, "null"},
         {{{"/layout/tp", 2}}, "layout.tp", no, "1"},
         {{{"/layout/pp", 2}}, "layout.pp", no, "1"},
         {{{"/layout/cp", 2}}, "layout.cp", no, "1"},
