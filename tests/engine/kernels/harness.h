@@ -27,8 +27,9 @@ public:
     /// Σ token losses of the same batch by the eval program, ÷ labels.
     double evaluate(const std::vector<std::int32_t> &tokens, const std::vector<std::int32_t> &labels);
     exec::StepState &state() { return m_state; }
-    /// Nanoseconds by op of the last run, by op id.
+    /// Nanoseconds by op of the last run, by op id, by `clock`.
     const std::vector<std::int64_t> &times() const { return m_times; }
+    std::int64_t (*clock)() = monotonicNs;
 
 private:
     struct Bound {
