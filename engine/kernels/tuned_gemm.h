@@ -90,20 +90,15 @@ void micro(i64 steps, const char *a, i64 stride, const Step *b, typename StepVec
     using Vec = typename StepVec<Step>::Type;
     constexpr int lanes = vectorBytes / sizeof(typename StepVec<Step>::Value);
     Sum sums[R][2];
-    if (start == Start::Load) {
+    const Sum left0 = start == Start::Bias ? load(bias) : Sum {};
+    const Sum right0 = start == Start::Bias ? load(bias + lanes) : Sum {};
 #pragma GCC unroll 16
-        for (int i = 0; i < R; ++i) {
-            sums[i][0] = load(c + i * ldc);
-            sums[i][1] = load(c + i * ldc + lanes);
-        }
-    } else {
-        const Sum left = start == Start::Bias ? load(bias) : Sum {};
-        const Sum right = start == Start::Bias ? load(bias + lanes) : Sum {};
-#pragma GCC unroll 16
-        for (int i = 0; i < R; ++i) {
-            sums[i][0] = left;
-            sums[i][1] = right;
-        }
+    for (int i = 0; i < R; ++i) {
+        sums[i][0] = left0;
+        sums[i][1] = right0;
+        // C is touched at the end: by then its lines are here.
+        __builtin_prefetch(c + i * ldc, 1);
+        __builtin_prefetch(c + i * ldc + lanes, 1);
     }
     const Vec *panel = reinterpret_cast<const Vec *>(b);
     for (i64 k = 0; k < steps; ++k) {
@@ -116,6 +111,13 @@ void micro(i64 steps, const char *a, i64 stride, const Step *b, typename StepVec
             multiplyAdd(sums[i][1], value, right);
         }
         a += Rows ? static_cast<i64>(sizeof(Step)) : stride;
+    }
+    if (start == Start::Load) {
+#pragma GCC unroll 16
+        for (int i = 0; i < R; ++i) {
+            sums[i][0] += load(c + i * ldc);
+            sums[i][1] += load(c + i * ldc + lanes);
+        }
     }
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
@@ -312,32 +314,58 @@ void packRows(const T *a, i64 lda, i64 kc, int rows, StepOf<T> *out, i64 stride)
 
 template<typename T>
 struct GemmPlan {
-    i64 kc, nc;      ///< block of B
-    bool packA;      ///< A is packed, row block by row block
+    i64 kc, nc;      ///< block of B, which stays in the second-level cache
+    bool packA;      ///< A is packed, `group` row blocks at a time
     bool partial;    ///< sums over several blocks of k are kept apart from C
+    i64 group;
     i64 panelStride; ///< of packed rows, in steps
-    i64 bBytes, aBytes, biasBytes, partialBytes;
+    i64 bBytes, aBlock, aBytes, biasBytes, partialBytes;
 };
+
+/// The block of B that moves least: A is read once for every block of columns (and packed, where it has to be), C once or
+/// written and read again for every block of k.
+template<typename T>
+void chooseBlocks(const Gemm &g, GemmPlan<T> &plan)
+{
+    constexpr i64 stepBytes = sizeof(StepOf<T>), nr = panelColumns<T>, width = Packed<T>::width;
+    constexpr i64 cacheBytes = 448 << 10; // of 1 MiB
+    const i64 columns = roundUp(larger<i64>(g.n, 1), nr);
+    double least = 0;
+    for (i64 passes = 1; passes == 1 || g.k > passes * 128 * width; ++passes) {
+        const i64 kc = larger<i64>(roundUp((g.k + passes - 1) / passes, 2), 2);
+        const i64 widest = cacheBytes / (stepsOf<T>(kc) * stepBytes) / nr * nr;
+        if (widest == 0)
+            continue;
+        const i64 parts = (columns + widest - 1) / widest;
+        const double moved = static_cast<double>(parts) * static_cast<double>(g.k) * sizeof(T) * (plan.packA ? 2.5 : 1)
+            + static_cast<double>(2 * passes - 1) * static_cast<double>(g.n) * sizeof(AccOf<T>);
+        if (least == 0 || moved < least) {
+            least = moved;
+            plan.kc = kc;
+            plan.nc = smaller(widest, columns);
+        }
+    }
+    if (least == 0) { // not even one panel of the shortest k fits
+        plan.kc = 128 * width;
+        plan.nc = nr;
+    }
+}
 
 template<typename T>
 GemmPlan<T> planGemm(const Gemm &g)
 {
-    constexpr i64 stepBytes = sizeof(StepOf<T>), nr = panelColumns<T>;
-    constexpr i64 cacheBytes = 448 << 10; // of B, in a second-level cache of 1 MiB
-    GemmPlan<T> plan;
+    constexpr i64 stepBytes = sizeof(StepOf<T>);
+    GemmPlan<T> plan {};
     plan.packA = g.aTransposed || !sameWhenPacked<T> || (Packed<T>::width == 2 && g.k % 2)
         || g.lda * static_cast<i64>(sizeof(T)) % 4096 == 0;
-    const i64 most = (plan.packA ? 2048 : 4096) / sizeof(StepOf<T>) * Packed<T>::width;
-    const i64 blocks = larger<i64>((g.k + most - 1) / most, 1);
-    plan.kc = larger<i64>(roundUp((g.k + blocks - 1) / blocks, 2), 2);
-    const i64 columns = roundUp(larger<i64>(g.n, 1), nr);
-    const i64 widest = larger<i64>(cacheBytes / (stepsOf<T>(plan.kc) * stepBytes) / nr * nr, nr);
-    const i64 parts = (columns + widest - 1) / widest;
-    plan.nc = roundUp((columns + parts - 1) / parts, nr);
+    chooseBlocks(g, plan);
     plan.partial = plan.kc < g.k && !g.wide && sizeof(T) != sizeof(AccOf<T>);
+    // Columns of A are far apart in memory: several row blocks are packed together, so that whole cache lines are used.
+    plan.group = g.aTransposed ? 8 : 1;
     plan.panelStride = stepsOf<T>(plan.kc) + 64 / stepBytes;
     plan.bBytes = roundUp(plan.nc * stepsOf<T>(plan.kc) * stepBytes, 64);
-    plan.aBytes = plan.packA ? roundUp((maxRows + 2) * plan.panelStride * stepBytes + 64, 64) : 0;
+    plan.aBlock = roundUp(maxRows * plan.panelStride * stepBytes + 64, 64);
+    plan.aBytes = plan.packA ? plan.group * plan.aBlock : 0;
     plan.biasBytes = roundUp(plan.nc * sizeof(AccOf<T>), 64);
     plan.partialBytes = plan.partial ? roundUp(g.m * plan.nc * sizeof(AccOf<T>), 64) : 0;
     return plan;
@@ -403,14 +431,43 @@ struct RowBlock {
     AccOf<T> *partial;
     i64 jc, nc, pc, kc;
 
-    void run(i64 row, int rows) const
+    /// Row block i of the m rows.
+    i64 blocks() const { return (g.m + maxRows - 1) / maxRows; }
+    int rowsOf(i64 i) const { return static_cast<int>(g.m / blocks() + (i < g.m % blocks())); }
+
+    StepOf<T> *packedBlock(i64 place) const { return packedA + place * (plan.aBlock / static_cast<i64>(sizeof(StepOf<T>))); }
+
+    /// Packs row blocks first … first + count, which begin at `row`.
+    void pack(i64 first, i64 count, i64 row) const
+    {
+        constexpr i64 strip = 32;
+        const T *a = static_cast<const T *>(g.a);
+        if (!g.aTransposed) {
+            for (i64 i = 0; i < count; row += rowsOf(first + i++))
+                packRows(a + row * g.lda + pc, g.lda, kc, rowsOf(first + i), packedBlock(i), plan.panelStride);
+            return;
+        }
+        for (i64 k = 0; k < kc; k += strip) {
+            const T *from = a + (pc + k) * g.lda;
+            for (i64 i = 0, r = row; i < count; ++i) {
+                const int rows = rowsOf(first + i);
+                packColumns(from + r, g.lda, smaller(strip, kc - k), rows, g.m - r - rows,
+                            packedBlock(i) + k / Packed<T>::width * rows);
+                r += rows;
+            }
+        }
+    }
+
+    void run(i64 row, int rows, i64 place) const
     {
         constexpr bool narrowC = sizeof(T) != sizeof(AccOf<T>);
         constexpr int nr = panelColumns<T>;
         const bool first = pc == 0, last = pc + kc >= g.k;
         const i64 steps = stepsOf<T>(kc);
-        i64 stride = 0;
-        const char *a = operand(row, rows, stride);
+        const auto bytes = static_cast<i64>(sizeof(StepOf<T>));
+        const i64 stride = g.aTransposed ? rows * bytes : plan.packA ? plan.panelStride * bytes : g.lda * static_cast<i64>(sizeof(T));
+        const char *a = plan.packA ? reinterpret_cast<const char *>(packedBlock(place))
+                                   : reinterpret_cast<const char *>(static_cast<const T *>(g.a) + row * g.lda + pc);
         const auto kernel = g.aTransposed ? Micro<StepOf<T>, false>::of(rows) : Micro<StepOf<T>, true>::of(rows);
         alignas(64) AccOf<T> tile[maxRows * nr];
         for (i64 j = 0; j < nc; j += nr) {
@@ -432,23 +489,6 @@ struct RowBlock {
             if (last && g.gelu)
                 geluTile<T>(g, row, jc + j, rows, columns);
         }
-    }
-
-    const char *operand(i64 row, int rows, i64 &stride) const
-    {
-        const T *a = static_cast<const T *>(g.a);
-        if (g.aTransposed) {
-            packColumns(a + pc * g.lda + row, g.lda, kc, rows, g.m - row - rows, packedA);
-            stride = rows * static_cast<i64>(sizeof(StepOf<T>));
-            return reinterpret_cast<const char *>(packedA);
-        }
-        if (plan.packA) {
-            packRows(a + row * g.lda + pc, g.lda, kc, rows, packedA, plan.panelStride);
-            stride = plan.panelStride * static_cast<i64>(sizeof(StepOf<T>));
-            return reinterpret_cast<const char *>(packedA);
-        }
-        stride = g.lda * static_cast<i64>(sizeof(T));
-        return reinterpret_cast<const char *>(a + row * g.lda + pc);
     }
 };
 
@@ -476,23 +516,26 @@ void gemm(const Gemm &g)
     auto *packedA = reinterpret_cast<StepOf<T> *>(scratch + plan.bBytes);
     auto *bias = reinterpret_cast<AccOf<T> *>(scratch + plan.bBytes + plan.aBytes);
     auto *partial = reinterpret_cast<AccOf<T> *>(scratch + plan.bBytes + plan.aBytes + plan.biasBytes);
-    const i64 blocks = (g.m + maxRows - 1) / maxRows;
+    const i64 parts = larger<i64>((g.n + plan.nc - 1) / plan.nc, 1);
+    const i64 width = roundUp((g.n + parts - 1) / parts, panelColumns<T>); // even parts
     double flops = 0;
-    for (i64 jc = 0; jc < g.n; jc += plan.nc) {
-        const i64 nc = smaller(plan.nc, g.n - jc);
+    for (i64 jc = 0; jc < g.n; jc += width) {
+        const i64 nc = smaller(width, g.n - jc);
         if (g.bias) {
-            for (i64 j = 0; j < plan.nc; ++j)
+            for (i64 j = 0; j < width; ++j)
                 bias[j] = j < nc ? widen(static_cast<const T *>(g.bias)[jc + j]) : 0;
         }
         for (i64 pc = 0; pc == 0 || pc < g.k; pc += plan.kc) {
             const i64 kc = smaller(plan.kc, g.k - pc);
             packBlock<T>(g, pc, kc, jc, nc, packedB);
             const RowBlock<T> block {g, plan, packedB, packedA, bias, partial, jc, nc, pc, kc};
-            for (i64 i = 0, row = 0; i < blocks; ++i) {
-                const int rows = static_cast<int>(g.m / blocks + (i < g.m % blocks));
-                block.run(row, rows);
-                row += rows;
-                flops += 2.0 * rows * nc * kc;
+            for (i64 i = 0, row = 0; i < block.blocks(); ++i) {
+                const i64 place = i % plan.group;
+                if (plan.packA && place == 0)
+                    block.pack(i, smaller(plan.group, block.blocks() - i), row);
+                block.run(row, block.rowsOf(i), place);
+                row += block.rowsOf(i);
+                flops += 2.0 * static_cast<double>(block.rowsOf(i) * nc * kc);
                 if (g.poll && flops > flopsPerPoll) {
                     g.poll(g.pollContext);
                     flops = 0;

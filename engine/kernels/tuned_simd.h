@@ -106,6 +106,11 @@ RY_INLINE void store(float *p, VecF v) { *reinterpret_cast<LooseF *>(p) = v; }
 RY_INLINE void store(double *p, VecD v) { *reinterpret_cast<LooseD *>(p) = v; }
 RY_INLINE void store(Bf16 *p, VecF v)
 {
+#if RY_BF16
+    const __m256bh narrowed = _mm512_cvtneps_pbh(v);
+    __builtin_memcpy(p, &narrowed, sizeof narrowed);
+    return;
+#endif
     VecU bits = reinterpret_cast<VecU>(v);
     const VecU rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
     bits = (v == v) ? rounded : VecU {} + 0x7fc00000u;
@@ -189,24 +194,48 @@ RY_INLINE double sum(VecD v)
         result += v[i];
     return result;
 }
-template<typename V>
-RY_INLINE auto largest(V v)
+RY_INLINE float largest(VecF v)
 {
-    auto result = v[0];
-    for (unsigned i = 1; i < sizeof(V) / sizeof(result); ++i)
+#if RY_VECTOR_BYTES == 64
+    return _mm512_reduce_max_ps(v);
+#else
+    float result = v[0];
+    for (int i = 1; i < lanesOf<float>; ++i)
+        result = v[i] > result ? v[i] : result;
+    return result;
+#endif
+}
+RY_INLINE double largest(VecD v)
+{
+    double result = v[0];
+    for (int i = 1; i < lanesOf<double>; ++i)
         result = v[i] > result ? v[i] : result;
     return result;
 }
-RY_INLINE VecF maximum(VecF a, VecF b) { return a > b ? a : b; }
+/// b where either is NaN.
+RY_INLINE VecF maximum(VecF a, VecF b)
+{
+#if RY_VECTOR_BYTES == 64
+    return _mm512_max_ps(a, b);
+#else
+    return a > b ? a : b;
+#endif
+}
 RY_INLINE VecD maximum(VecD a, VecD b) { return a > b ? a : b; }
 
-/// e^x. Cephes' expf: 2^n · p(r), |r| ≤ ln 2 / 2; within 2 ULP from -87 to 88.72 (a test). Below -87: 0. Above 88.72: infinity.
-/// NaN stays NaN.
+/// e^x. Cephes' expf: 2^n · p(r), |r| ≤ ln 2 / 2; within 2 ULP from -87 to 88.72 (a test). Far below: 0. Above: infinity. NaN
+/// stays NaN.
 RY_INLINE VecF exponential(VecF x)
 {
-    constexpr float low = -87.0f, high = 88.72283f, shift = 12582912.0f;
+    constexpr float shift = 12582912.0f; // adding it rounds to an integer, which then stands in the low bits
+#if RY_VECTOR_BYTES == 64
+    // The second operand wins when one is NaN.
+    const VecF clamped = _mm512_min_ps(splat<float>(120.0f), _mm512_max_ps(splat<float>(-120.0f), x));
+#else
+    constexpr float low = -87.0f, high = 88.72283f;
     VecF clamped = x < low ? splat<float>(low) : x;
     clamped = clamped > high ? splat<float>(high) : clamped;
+#endif
     const VecF shifted = clamped * 1.44269504088896341f + shift;
     const VecF n = shifted - shift;
     VecF r = clamped - n * 0.693359375f;
@@ -217,11 +246,15 @@ RY_INLINE VecF exponential(VecF x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
+#if RY_VECTOR_BYTES == 64
+    return _mm512_scalef_ps(p, n); // rounds to 0 and infinity by itself
+#else
     const VecI exponent = reinterpret_cast<VecI>(shifted) << 23;
     VecF result = reinterpret_cast<VecF>(reinterpret_cast<VecI>(p) + exponent);
     result = x < low ? VecF {} : result;
     result = x > high ? splat<float>(__builtin_inff()) : result;
     return x == x ? result : x;
+#endif
 }
 RY_INLINE VecD exponential(VecD x)
 {
