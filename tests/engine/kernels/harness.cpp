@@ -134,6 +134,7 @@ void Harness::run(Bound &bound, const std::vector<std::int32_t> &tokens, const s
     const plan::Buffer &stats = bound.program->buffer(bound.program->stats);
     std::memset(bound.address[static_cast<std::size_t>(stats.id)], 0, static_cast<std::size_t>(stats.bytes));
     m_state.lossWeight = 1.0 / static_cast<double>(std::count_if(labels.begin(), labels.end(), [](auto l) { return l >= 0; }));
+    probed = 0;
     m_times.assign(bound.program->ops.size(), 0);
     const std::int64_t perMicro = m_plan->job.batch.micro * m_plan->job.model.seq;
     for (const plan::Op &op : bound.program->ops) {
@@ -145,7 +146,9 @@ void Harness::run(Bound &bound, const std::vector<std::int32_t> &tokens, const s
         } else if (op.kind == plan::OpKind::StepScalars) {
             scalars(bound);
         } else if (op.kind != plan::OpKind::Optimizer || update) {
+            const std::int64_t before = probe ? probe() : 0;
             bound.ops[static_cast<std::size_t>(op.id)]->run(m_state);
+            probed += probe ? probe() - before : 0;
         }
         m_times[static_cast<std::size_t>(op.id)] = clock() - begin;
     }

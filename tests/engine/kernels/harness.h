@@ -2,13 +2,18 @@
 #pragma once
 
 #include "engine/exec/device.h"
-#include "tests/engine/kernels/oracle.h"
+#include "engine/kernels/reference.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace rankyard::kernels::test {
+
+using reference::Values;
+/// Shape and values by name.
+using Parameters = std::map<std::string, std::pair<std::vector<std::int64_t>, Values>>;
 
 /// Runs the programs of a one-rank plan op by op in program order: arenas as placed, LoadBatch and StepScalars done here.
 class Harness
@@ -30,6 +35,9 @@ public:
     /// Nanoseconds by op of the last run, by op id, by `clock`.
     const std::vector<std::int64_t> &times() const { return m_times; }
     std::int64_t (*clock)() = monotonicNs;
+    /// What `probe` (a counter) grew by inside the ops of the last run.
+    std::int64_t (*probe)() = nullptr;
+    std::int64_t probed = 0;
 
 private:
     struct Bound {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
-#include "engine/kernels/reference.h"
+#include "tests/engine/kernels/harness.h"
 
 #include <map>
 #include <string>
@@ -9,8 +9,6 @@
 
 /// LibTorch's autograd in fp64 behind plain types, so that one file includes its headers.
 namespace rankyard::kernels::test {
-
-using reference::Values;
 
 struct LayerNormOracle {
     Values n, dx, dw, db;
@@ -39,7 +37,6 @@ struct ModelShape {
     std::int64_t layers, heads, seq;
     double eps = 1e-5;
 };
-using Parameters = std::map<std::string, std::pair<std::vector<std::int64_t>, Values>>;
 struct ModelOracle {
     double loss; ///< Σ token losses · scale
     std::map<std::string, Values> gradients;
