@@ -11,10 +11,14 @@ namespace {
 const KernelTable *tableFor(const IsaTables &tables, DType type)
 {
     switch (type) {
-    case DType::F32: return &tables.f32;
-    case DType::F64: return &tables.f64;
-    case DType::BF16: return &tables.bf16;
-    default: return nullptr;
+    case DType::F32:
+        return &tables.f32;
+    case DType::F64:
+        return &tables.f64;
+    case DType::BF16:
+        return &tables.bf16;
+    default:
+        return nullptr;
     }
 }
 
@@ -34,11 +38,19 @@ std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 } // namespace
 
 Binder::Binder(CpuDevice &cpu, const exec::BindContext &bindContext, const plan::Op &boundOp)
-    : device(cpu), context(bindContext), op(boundOp), job(bindContext.plan->job), compute(job.precision.compute),
-      table(tableFor(cpu.tables(), compute)), tokens(job.batch.micro * job.model.seq), hidden(job.model.hidden),
-      heads(job.model.heads), ffn(job.model.ffnSize()), vocab(job.model.vocab), seq(job.model.seq)
-{
-}
+    : device(cpu),
+      context(bindContext),
+      op(boundOp),
+      job(bindContext.plan->job),
+      compute(job.precision.compute),
+      table(tableFor(cpu.tables(), compute)),
+      tokens(job.batch.micro * job.model.seq),
+      hidden(job.model.hidden),
+      heads(job.model.heads),
+      ffn(job.model.ffnSize()),
+      vocab(job.model.vocab),
+      seq(job.model.seq)
+{}
 
 Error Binder::missing(const std::string &what) const
 {
@@ -57,8 +69,9 @@ Status Binder::require(std::size_t reads, std::size_t writes) const
     if (!table)
         return missing(std::string("no kernels for ") + nameOf(compute) + " on this device");
     if (op.reads.size() < reads || op.writes.size() < writes)
-        return missing("has " + std::to_string(op.reads.size()) + " reads and " + std::to_string(op.writes.size())
-                       + " writes, needs " + std::to_string(reads) + " and " + std::to_string(writes));
+        return missing("has " + std::to_string(op.reads.size()) + " reads and "
+                       + std::to_string(op.writes.size()) + " writes, needs " + std::to_string(reads)
+                       + " and " + std::to_string(writes));
     const auto resolved = [&](plan::BufferId id) { return at(id) != nullptr; };
     if (!std::all_of(op.reads.begin(), op.reads.end(), resolved)
         || !std::all_of(op.writes.begin(), op.writes.end(), resolved))
@@ -76,11 +89,17 @@ Result<GradientStorage> Binder::storageOf(DType type) const
     return missing(std::string("no kernel for ") + nameOf(compute) + " with gradients in " + nameOf(type));
 }
 
-Result<GradientStorage> Binder::gradient(std::size_t place) const { return storageOf(writeBuffer(place).dtype); }
+Result<GradientStorage> Binder::gradient(std::size_t place) const
+{
+    return storageOf(writeBuffer(place).dtype);
+}
 
 TeamGemm::TeamGemm(CpuDevice &device, const KernelTable &table, const Gemm &gemm, std::size_t inputBytes,
                    std::size_t accBytes)
-    : m_device(&device), m_table(&table), m_gemm(gemm), m_inputBytes(static_cast<std::int64_t>(inputBytes)),
+    : m_device(&device),
+      m_table(&table),
+      m_gemm(gemm),
+      m_inputBytes(static_cast<std::int64_t>(inputBytes)),
       m_outputBytes(static_cast<std::int64_t>(gemm.wide ? accBytes : inputBytes))
 {
     // Threads that share the columns pack B once in all and read A as it lies; where A has to be packed, or the columns are
@@ -135,8 +154,11 @@ void TeamGemm::run(exec::StepState &state) const
 }
 
 ColumnSums::ColumnSums(const Binder &binder, std::vector<Target> targets)
-    : m_device(&binder.device), m_table(binder.table), m_targets(std::move(targets)),
-      m_accBytes(static_cast<std::int64_t>(binder.accBytes())), m_accumulate(binder.op.accumulate)
+    : m_device(&binder.device),
+      m_table(binder.table),
+      m_targets(std::move(targets)),
+      m_accBytes(static_cast<std::int64_t>(binder.accBytes())),
+      m_accumulate(binder.op.accumulate)
 {
     std::int64_t bytes = 0;
     for (const Target &target : m_targets)

@@ -54,8 +54,14 @@ public:
 
     void *read(std::size_t place) const { return at(op.reads[place]); }
     void *write(std::size_t place) const { return at(op.writes[place]); }
-    const plan::Buffer &readBuffer(std::size_t place) const { return context.program->buffer(op.reads[place]); }
-    const plan::Buffer &writeBuffer(std::size_t place) const { return context.program->buffer(op.writes[place]); }
+    const plan::Buffer &readBuffer(std::size_t place) const
+    {
+        return context.program->buffer(op.reads[place]);
+    }
+    const plan::Buffer &writeBuffer(std::size_t place) const
+    {
+        return context.program->buffer(op.writes[place]);
+    }
     std::size_t computeBytes() const { return bytesOf(compute); }
     std::size_t accBytes() const { return compute == DType::F64 ? 8 : 4; }
     /// How the gradient in writes[place] is stored.
@@ -78,7 +84,8 @@ class TeamGemm
 {
 public:
     /// Reserves scratch. The pointers of `gemm` stay as given; a, b, c may be moved in run().
-    TeamGemm(CpuDevice &device, const KernelTable &table, const Gemm &gemm, std::size_t inputBytes, std::size_t accBytes);
+    TeamGemm(CpuDevice &device, const KernelTable &table, const Gemm &gemm, std::size_t inputBytes,
+             std::size_t accBytes);
     void run(exec::StepState &state) const;
 
 private:

@@ -28,7 +28,8 @@ void forRows(CpuDevice &device, bool flush, std::int64_t rows, Work work)
 }
 
 /// y = x·Wᵀ [+ b] of rows tokens; W [out, in].
-Gemm linear(const void *x, const void *w, const void *b, void *y, std::int64_t rows, std::int64_t in, std::int64_t out)
+Gemm linear(const void *x, const void *w, const void *b, void *y, std::int64_t rows, std::int64_t in,
+            std::int64_t out)
 {
     Gemm g;
     g.m = rows;
@@ -46,7 +47,8 @@ Gemm linear(const void *x, const void *w, const void *b, void *y, std::int64_t r
 }
 
 /// dx = dy·W
-Gemm linearInput(const void *dy, const void *w, void *dx, std::int64_t rows, std::int64_t in, std::int64_t out)
+Gemm linearInput(const void *dy, const void *w, void *dx, std::int64_t rows, std::int64_t in,
+                 std::int64_t out)
 {
     Gemm g;
     g.m = rows;
@@ -62,8 +64,8 @@ Gemm linearInput(const void *dy, const void *w, void *dx, std::int64_t rows, std
 }
 
 /// dW (+)= dyᵀ·x
-Gemm linearWeight(const void *dy, const void *x, void *dw, std::int64_t rows, std::int64_t in, std::int64_t out,
-                  GradientStorage storage, bool accumulate)
+Gemm linearWeight(const void *dy, const void *x, void *dw, std::int64_t rows, std::int64_t in,
+                  std::int64_t out, GradientStorage storage, bool accumulate)
 {
     Gemm g;
     g.m = out;
@@ -83,9 +85,8 @@ Gemm linearWeight(const void *dy, const void *x, void *dw, std::int64_t rows, st
 
 BindResult bindGemm(const Binder &b, const Gemm &g)
 {
-    return b.make([product = TeamGemm(b.device, *b.table, g, b.computeBytes(), b.accBytes())](exec::StepState &state) {
-        product.run(state);
-    });
+    return b.make([product = TeamGemm(b.device, *b.table, g, b.computeBytes(), b.accBytes())](
+                      exec::StepState &state) { product.run(state); });
 }
 
 BindResult bindLookup(const Binder &b)
@@ -103,8 +104,9 @@ BindResult bindLookup(const Binder &b)
 BindResult bindEmbeddingJoin(const Binder &b)
 {
     RY_TRY(b.require(2, 1));
-    return b.make([device = &b.device, table = b.table, positions = b.read(1), x = b.write(0), rows = b.tokens,
-                   seq = b.seq, width = b.hidden, size = b.computeBytes()](exec::StepState &) {
+    return b.make([device = &b.device, table = b.table, positions = b.read(1), x = b.write(0),
+                   rows = b.tokens, seq = b.seq, width = b.hidden,
+                   size = b.computeBytes()](exec::StepState &) {
         forRows(*device, size != 8, rows, [&](Range r) {
             table->addPositions(rowsFrom(x, r.begin * width, size), positions, r.begin, seq, r.size(), width);
         });
@@ -114,13 +116,14 @@ BindResult bindEmbeddingJoin(const Binder &b)
 BindResult bindNorm(const Binder &b)
 {
     RY_TRY(b.require(3, 2));
-    return b.make([device = &b.device, table = b.table, x = b.read(0), w = b.read(1), bias = b.read(2), n = b.write(0),
-                   stats = b.write(1), rows = b.tokens, width = b.hidden, eps = b.job.model.normEps,
-                   size = b.computeBytes(), acc = b.accBytes()](exec::StepState &) {
+    return b.make([device = &b.device, table = b.table, x = b.read(0), w = b.read(1), bias = b.read(2),
+                   n = b.write(0), stats = b.write(1), rows = b.tokens, width = b.hidden,
+                   eps = b.job.model.normEps, size = b.computeBytes(),
+                   acc = b.accBytes()](exec::StepState &) {
         forRows(*device, size != 8, rows, [&](Range r) {
             const std::int64_t at = r.begin * width;
-            table->normForward(rowsFrom(x, at, size), w, bias, rowsFrom(n, at, size), rowsFrom(stats, 2 * r.begin, acc),
-                               r.size(), width, eps);
+            table->normForward(rowsFrom(x, at, size), w, bias, rowsFrom(n, at, size),
+                               rowsFrom(stats, 2 * r.begin, acc), r.size(), width, eps);
         });
     });
 }
@@ -238,20 +241,21 @@ BindResult bindLoss(const Binder &b)
     // dlogits begin where the logits' rows began: a narrower type leaves gaps.
     const std::int64_t ld = b.vocab * static_cast<std::int64_t>(bytesOf(logits.dtype) / size);
     RY_ASSIGN(const GradientStorage storage, b.gradient(2));
-    Gemm input = linearInput(loss.logits, b.read(1), rowsFrom(b.write(1), b.op.rowBegin * b.hidden, size), rows, b.hidden,
-                             b.vocab);
+    Gemm input = linearInput(loss.logits, b.read(1), rowsFrom(b.write(1), b.op.rowBegin * b.hidden, size),
+                             rows, b.hidden, b.vocab);
     input.lda = ld;
     Gemm weight = linearWeight(loss.logits, n, b.write(2), rows, b.hidden, b.vocab, storage, b.op.accumulate);
     weight.lda = ld;
-    return b.make([product, softmax, loss, input = TeamGemm(b.device, *b.table, input, size, b.accBytes()),
-                   weight = TeamGemm(b.device, *b.table, weight, size, b.accBytes())](exec::StepState &state) {
-        product.run(state);
-        SoftmaxLoss scaled = loss;
-        scaled.scale = state.lossScale * state.lossWeight;
-        softmax(scaled);
-        input.run(state);
-        weight.run(state);
-    });
+    return b.make(
+        [product, softmax, loss, input = TeamGemm(b.device, *b.table, input, size, b.accBytes()),
+         weight = TeamGemm(b.device, *b.table, weight, size, b.accBytes())](exec::StepState &state) {
+            product.run(state);
+            SoftmaxLoss scaled = loss;
+            scaled.scale = state.lossScale * state.lossWeight;
+            softmax(scaled);
+            input.run(state);
+            weight.run(state);
+        });
 }
 
 BindResult bindUp(const Binder &b)
@@ -273,10 +277,11 @@ template<typename After>
 BindResult bindColumnSum(const Binder &b, const void *x, std::int64_t width, std::size_t place, After after)
 {
     RY_ASSIGN(ColumnSums sums, biasSums(b, place, width));
-    return b.make([sums = std::move(sums), table = b.table, x, width, rows = b.tokens, size = b.computeBytes(),
-                   after](exec::StepState &state) {
+    return b.make([sums = std::move(sums), table = b.table, x, width, rows = b.tokens,
+                   size = b.computeBytes(), after](exec::StepState &state) {
         sums.run(rows, [&](Range r, void **out) {
-            table->columnSum(rowsFrom(const_cast<void *>(x), r.begin * width, size), width, r.size(), width, out[0]);
+            table->columnSum(rowsFrom(const_cast<void *>(x), r.begin * width, size), width, r.size(), width,
+                             out[0]);
         });
         after(state);
     });
@@ -302,20 +307,22 @@ BindResult bindUpBackward(const Binder &b)
     RY_TRY(b.require(3, 3));
     RY_ASSIGN(ColumnSums sums, biasSums(b, 2, b.ffn));
     const Gemm g = linearInput(b.write(0), b.read(2), b.write(1), b.tokens, b.hidden, b.ffn);
-    return b.make([sums = std::move(sums), table = b.table, da = b.write(0), u = b.read(1), rows = b.tokens,
-                   width = b.ffn, size = b.computeBytes(),
-                   product = TeamGemm(b.device, *b.table, g, b.computeBytes(), b.accBytes())](exec::StepState &state) {
-        sums.run(rows, [&](Range r, void **out) {
-            const std::int64_t at = r.begin * width;
-            table->geluBackward(rowsFrom(da, at, size), rowsFrom(u, at, size), out[0], r.size(), width);
+    return b.make(
+        [sums = std::move(sums), table = b.table, da = b.write(0), u = b.read(1), rows = b.tokens,
+         width = b.ffn, size = b.computeBytes(),
+         product = TeamGemm(b.device, *b.table, g, b.computeBytes(), b.accBytes())](exec::StepState &state) {
+            sums.run(rows, [&](Range r, void **out) {
+                const std::int64_t at = r.begin * width;
+                table->geluBackward(rowsFrom(da, at, size), rowsFrom(u, at, size), out[0], r.size(), width);
+            });
+            product.run(state);
         });
-        product.run(state);
-    });
 }
 
 BindResult bindNormBackward(const Binder &b)
 {
-    const bool head = b.op.unit.kind == UnitKind::Head; // nothing is added: the head is not on the residual stream
+    const bool head =
+        b.op.unit.kind == UnitKind::Head; // nothing is added: the head is not on the residual stream
     RY_TRY(b.require(head ? 4 : 5, 3));
     RY_ASSIGN(const GradientStorage weight, b.gradient(1));
     RY_ASSIGN(const GradientStorage bias, b.gradient(2));
@@ -325,8 +332,9 @@ BindResult bindNormBackward(const Binder &b)
                    size = b.computeBytes(), acc = b.accBytes()](exec::StepState &) {
         sums.run(rows, [&](Range r, void **out) {
             const std::int64_t at = r.begin * width;
-            table->normBackward(rowsFrom(dn, at, size), rowsFrom(x, at, size), rowsFrom(stats, 2 * r.begin, acc), w,
-                                dx ? rowsFrom(dx, at, size) : nullptr, out[0], out[1], r.size(), width);
+            table->normBackward(rowsFrom(dn, at, size), rowsFrom(x, at, size),
+                                rowsFrom(stats, 2 * r.begin, acc), w, dx ? rowsFrom(dx, at, size) : nullptr,
+                                out[0], out[1], r.size(), width);
         });
     });
 }
@@ -339,8 +347,8 @@ BindResult bindPositionsBackward(const Binder &b)
     const std::int64_t gradBytes = static_cast<std::int64_t>(bytesOf(b.writeBuffer(0).dtype));
     b.device.reserve(b.hidden * static_cast<std::int64_t>(b.accBytes()));
     return b.make([device = &b.device, table = b.table, storage, gradBytes, dx = b.read(0), grad = b.write(0),
-                   rows = b.tokens, seq = b.seq, width = b.hidden, size = b.computeBytes(), acc = b.accBytes(),
-                   accumulate = b.op.accumulate](exec::StepState &) {
+                   rows = b.tokens, seq = b.seq, width = b.hidden, size = b.computeBytes(),
+                   acc = b.accBytes(), accumulate = b.op.accumulate](exec::StepState &) {
         device->team().run([&](int thread) {
             const FlushSubnormals flush(size != 8);
             const Range positions = share(seq, device->team().size(), thread);
@@ -348,8 +356,8 @@ BindResult bindPositionsBackward(const Binder &b)
             for (std::int64_t p = positions.begin; p < positions.end; ++p) {
                 std::memset(sums, 0, static_cast<std::size_t>(width) * acc);
                 table->columnSum(rowsFrom(dx, p * width, size), seq * width, rows / seq, width, sums);
-                table->writeGradient[storage](sums, static_cast<std::byte *>(grad) + p * width * gradBytes, width,
-                                              accumulate);
+                table->writeGradient[storage](sums, static_cast<std::byte *>(grad) + p * width * gradBytes,
+                                              width, accumulate);
             }
         });
     });
@@ -362,7 +370,8 @@ BindResult bindLookupBackward(const Binder &b)
     const std::size_t bytes = static_cast<std::size_t>(b.vocab * b.hidden) * bytesOf(b.writeBuffer(0).dtype);
     return b.make([device = &b.device, table = b.table, storage, bytes, dx = b.read(0),
                    tokens = static_cast<const std::int32_t *>(b.read(1)), grad = b.write(0), rows = b.tokens,
-                   width = b.hidden, size = b.computeBytes(), accumulate = b.op.accumulate](exec::StepState &) {
+                   width = b.hidden, size = b.computeBytes(),
+                   accumulate = b.op.accumulate](exec::StepState &) {
         if (!accumulate)
             std::memset(grad, 0, bytes);
         device->team().run([&](int thread) {
@@ -377,7 +386,8 @@ BindResult bindWeight(const Binder &b, std::int64_t in, std::int64_t out)
 {
     RY_TRY(b.require(2, 1));
     RY_ASSIGN(const GradientStorage storage, b.gradient(0));
-    return bindGemm(b, linearWeight(b.read(0), b.read(1), b.write(0), b.tokens, in, out, storage, b.op.accumulate));
+    return bindGemm(
+        b, linearWeight(b.read(0), b.read(1), b.write(0), b.tokens, in, out, storage, b.op.accumulate));
 }
 
 BindResult bindInput(const Binder &b, std::int64_t in, std::int64_t out)
@@ -389,7 +399,8 @@ BindResult bindInput(const Binder &b, std::int64_t in, std::int64_t out)
 BindResult bindLinear(const Binder &b, std::int64_t in, std::int64_t out, bool bias)
 {
     RY_TRY(b.require(bias ? 3 : 2, 1));
-    return bindGemm(b, linear(b.read(0), b.read(1), bias ? b.read(2) : nullptr, b.write(0), b.tokens, in, out));
+    return bindGemm(b,
+                    linear(b.read(0), b.read(1), bias ? b.read(2) : nullptr, b.write(0), b.tokens, in, out));
 }
 
 } // namespace
@@ -398,16 +409,26 @@ BindResult bindForward(CpuDevice &device, const exec::BindContext &context, cons
 {
     const Binder b(device, context, op);
     switch (op.segment) {
-    case Segment::Lookup: return bindLookup(b);
-    case Segment::Join: return op.unit.kind == UnitKind::Embedding ? bindEmbeddingJoin(b) : bindJoin(b);
-    case Segment::Norm: return bindNorm(b);
-    case Segment::Qkv: return bindLinear(b, b.hidden, 3 * b.hidden, true);
-    case Segment::Core: return bindCoreForward(b);
-    case Segment::Out: return bindLinear(b, b.hidden, b.hidden, false);
-    case Segment::Up: return bindUp(b);
-    case Segment::Down: return bindLinear(b, b.ffn, b.hidden, false);
-    case Segment::Loss: return bindLoss(b);
-    default: return b.missing("no kernel");
+    case Segment::Lookup:
+        return bindLookup(b);
+    case Segment::Join:
+        return op.unit.kind == UnitKind::Embedding ? bindEmbeddingJoin(b) : bindJoin(b);
+    case Segment::Norm:
+        return bindNorm(b);
+    case Segment::Qkv:
+        return bindLinear(b, b.hidden, 3 * b.hidden, true);
+    case Segment::Core:
+        return bindCoreForward(b);
+    case Segment::Out:
+        return bindLinear(b, b.hidden, b.hidden, false);
+    case Segment::Up:
+        return bindUp(b);
+    case Segment::Down:
+        return bindLinear(b, b.ffn, b.hidden, false);
+    case Segment::Loss:
+        return bindLoss(b);
+    default:
+        return b.missing("no kernel");
     }
 }
 
@@ -415,14 +436,22 @@ BindResult bindBackwardInput(CpuDevice &device, const exec::BindContext &context
 {
     const Binder b(device, context, op);
     switch (op.segment) {
-    case Segment::Join: return op.unit.kind == UnitKind::Embedding ? bindPositionsBackward(b) : bindJoinBackward(b);
-    case Segment::Norm: return bindNormBackward(b);
-    case Segment::Qkv: return bindQkvBackward(b);
-    case Segment::Core: return bindCoreBackward(b);
-    case Segment::Out: return bindInput(b, b.hidden, b.hidden);
-    case Segment::Up: return bindUpBackward(b);
-    case Segment::Down: return bindInput(b, b.ffn, b.hidden);
-    default: return b.missing("no kernel");
+    case Segment::Join:
+        return op.unit.kind == UnitKind::Embedding ? bindPositionsBackward(b) : bindJoinBackward(b);
+    case Segment::Norm:
+        return bindNormBackward(b);
+    case Segment::Qkv:
+        return bindQkvBackward(b);
+    case Segment::Core:
+        return bindCoreBackward(b);
+    case Segment::Out:
+        return bindInput(b, b.hidden, b.hidden);
+    case Segment::Up:
+        return bindUpBackward(b);
+    case Segment::Down:
+        return bindInput(b, b.ffn, b.hidden);
+    default:
+        return b.missing("no kernel");
     }
 }
 
@@ -430,12 +459,18 @@ BindResult bindBackwardWeight(CpuDevice &device, const exec::BindContext &contex
 {
     const Binder b(device, context, op);
     switch (op.segment) {
-    case Segment::Lookup: return bindLookupBackward(b);
-    case Segment::Qkv: return bindWeight(b, b.hidden, 3 * b.hidden);
-    case Segment::Out: return bindWeight(b, b.hidden, b.hidden);
-    case Segment::Up: return bindWeight(b, b.hidden, b.ffn);
-    case Segment::Down: return bindWeight(b, b.ffn, b.hidden);
-    default: return b.missing("no kernel");
+    case Segment::Lookup:
+        return bindLookupBackward(b);
+    case Segment::Qkv:
+        return bindWeight(b, b.hidden, 3 * b.hidden);
+    case Segment::Out:
+        return bindWeight(b, b.hidden, b.hidden);
+    case Segment::Up:
+        return bindWeight(b, b.hidden, b.ffn);
+    case Segment::Down:
+        return bindWeight(b, b.ffn, b.hidden);
+    default:
+        return b.missing("no kernel");
     }
 }
 

@@ -29,8 +29,8 @@ std::vector<Piece> piecesOf(const Binder &b, const plan::Bucket &bucket)
     std::vector<Piece> pieces;
     for (const plan::TensorId id : bucket.tensors) {
         const plan::Tensor &tensor = b.context.program->tensors[static_cast<std::size_t>(id)];
-        const Range range {std::max<std::int64_t>(tensor.offset - begin, 0),
-                           std::min(tensor.offset + tensor.numel - begin, length)};
+        const Range range{std::max<std::int64_t>(tensor.offset - begin, 0),
+                          std::min(tensor.offset + tensor.numel - begin, length)};
         if (range.size() > 0)
             pieces.push_back({id, tensor.decay, range});
     }
@@ -52,7 +52,8 @@ BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, con
     device.reserve(64);
     return b.make([&device, table = b.table, storage, counted, pieces = piecesOf(b, *bucket),
                    size = static_cast<std::int64_t>(bytesOf(b.readBuffer(0).dtype)),
-                   gradient = static_cast<const std::byte *>(b.read(0)), stats = static_cast<double *>(b.write(0)),
+                   gradient = static_cast<const std::byte *>(b.read(0)),
+                   stats = static_cast<double *>(b.write(0)),
                    extra = b.writeBuffer(0).shape[0] - plan::statsSlots](exec::StepState &) {
         struct Sums {
             double squares;
@@ -66,8 +67,8 @@ BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, con
             const auto work = [&](int thread) {
                 const Range range = share(piece.elements.size(), parts, thread, 64);
                 auto *sums = reinterpret_cast<Sums *>(device.scratch(thread));
-                sums->squares = table->sumSquares[storage](gradient + (piece.elements.begin + range.begin) * size,
-                                                           range.size(), &sums->nonFinite);
+                sums->squares = table->sumSquares[storage](
+                    gradient + (piece.elements.begin + range.begin) * size, range.size(), &sums->nonFinite);
             };
             if (parts == 1)
                 work(0);
@@ -92,13 +93,14 @@ BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, co
     RY_ASSIGN(const GradientStorage storage, b.storageOf(b.readBuffer(0).dtype));
     const bool master = op.writes.size() > 3;
     const DType acc = b.compute == DType::F64 ? DType::F64 : DType::F32;
-    if (b.writeBuffer(1).dtype != acc || b.writeBuffer(2).dtype != acc || (master && b.writeBuffer(3).dtype != acc)
-        || master == (b.compute == acc))
+    if (b.writeBuffer(1).dtype != acc || b.writeBuffer(2).dtype != acc
+        || (master && b.writeBuffer(3).dtype != acc) || master == (b.compute == acc))
         return b.missing(std::string("no kernel for a master copy in ") + nameOf(b.writeBuffer(1).dtype));
     // Neighbours with the same decay are one range: the pass goes over few long pieces.
     std::vector<Piece> pieces;
     for (const Piece &piece : piecesOf(b, *bucket)) {
-        if (!pieces.empty() && pieces.back().decay == piece.decay && pieces.back().elements.end == piece.elements.begin)
+        if (!pieces.empty() && pieces.back().decay == piece.decay
+            && pieces.back().elements.end == piece.elements.begin)
             pieces.back().elements.end = piece.elements.end;
         else
             pieces.push_back(piece);
@@ -107,8 +109,8 @@ BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, co
         std::byte *grad, *param, *exp1, *exp2, *master;
     };
     const auto place = [](void *p) { return static_cast<std::byte *>(p); };
-    const Places at {place(b.read(0)), place(b.write(0)), place(b.write(1)), place(b.write(2)),
-                     master ? place(b.write(3)) : nullptr};
+    const Places at{place(b.read(0)), place(b.write(0)), place(b.write(1)), place(b.write(2)),
+                    master ? place(b.write(3)) : nullptr};
     return b.make([&device, table = b.table, storage, pieces = std::move(pieces), at, rule = b.job.optimizer,
                    gradBytes = static_cast<std::int64_t>(bytesOf(b.readBuffer(0).dtype)),
                    paramBytes = static_cast<std::int64_t>(b.computeBytes()),

@@ -12,7 +12,8 @@ void Scratch::reserve(std::int64_t bytes)
 {
     if (bytes <= m_bytes)
         return;
-    m_owner = std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes) + 64); // zeroed: touched before the first step
+    m_owner = std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes)
+                                            + 64); // zeroed: touched before the first step
     const auto address = reinterpret_cast<std::uintptr_t>(m_owner.get());
     m_data = m_owner.get() + ((64 - address % 64) % 64);
     m_bytes = bytes;
@@ -47,7 +48,8 @@ std::string CpuDevice::name() const
         }
     }
     const int threads = m_team->size();
-    return model + ", " + nameOf(m_isa) + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+    return model + ", " + nameOf(m_isa) + ", " + std::to_string(threads)
+        + (threads == 1 ? " thread" : " threads");
 }
 
 std::vector<std::pair<std::string, std::int64_t>> CpuDevice::libraryWorkspace() const
@@ -62,12 +64,18 @@ Result<std::unique_ptr<exec::BoundOp>> CpuDevice::bind(const exec::BindContext &
 {
     switch (op.kind) {
     case plan::OpKind::Forward:
-    case plan::OpKind::Recompute: return bindForward(*this, context, op);
-    case plan::OpKind::BackwardInput: return bindBackwardInput(*this, context, op);
-    case plan::OpKind::BackwardWeight: return bindBackwardWeight(*this, context, op);
-    case plan::OpKind::GradNorm: return bindGradNorm(*this, context, op);
-    case plan::OpKind::Optimizer: return bindOptimizer(*this, context, op);
-    default: return Binder(*this, context, op).missing("no kernel");
+    case plan::OpKind::Recompute:
+        return bindForward(*this, context, op);
+    case plan::OpKind::BackwardInput:
+        return bindBackwardInput(*this, context, op);
+    case plan::OpKind::BackwardWeight:
+        return bindBackwardWeight(*this, context, op);
+    case plan::OpKind::GradNorm:
+        return bindGradNorm(*this, context, op);
+    case plan::OpKind::Optimizer:
+        return bindOptimizer(*this, context, op);
+    default:
+        return Binder(*this, context, op).missing("no kernel");
     }
 }
 

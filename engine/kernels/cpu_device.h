@@ -35,7 +35,8 @@ public:
     std::string name() const override;
     /// Before the first bind: scratch is measured for this number.
     void setThreads(int threads) override;
-    Result<std::unique_ptr<exec::BoundOp>> bind(const exec::BindContext &context, const plan::Op &op) override;
+    Result<std::unique_ptr<exec::BoundOp>> bind(const exec::BindContext &context,
+                                                const plan::Op &op) override;
     /// "kernel scratch": packed blocks and partial sums of all threads.
     std::vector<std::pair<std::string, std::int64_t>> libraryWorkspace() const override;
 

@@ -26,11 +26,11 @@ struct Gemm {
     bool bTransposed = false;
     void *c = nullptr;
     std::int64_t ldc = 0;
-    bool wide = false;          ///< C has the type Acc instead of the inputs' type
+    bool wide = false; ///< C has the type Acc instead of the inputs' type
     bool accumulate = false;
-    const void *bias = nullptr; ///< [n], added; inputs' type; not together with accumulate
-    void *gelu = nullptr;       ///< [m,n] with ldc: also writes gelu_tanh(C), inputs' type
-    void *scratch = nullptr;    ///< gemmScratch() bytes, aligned to 64
+    const void *bias = nullptr;     ///< [n], added; inputs' type; not together with accumulate
+    void *gelu = nullptr;           ///< [m,n] with ldc: also writes gelu_tanh(C), inputs' type
+    void *scratch = nullptr;        ///< gemmScratch() bytes, aligned to 64
     void (*poll)(void *) = nullptr; ///< called about every 2 ms
     void *pollContext = nullptr;
 };
@@ -39,20 +39,20 @@ struct Gemm {
 struct Attention {
     std::int64_t seq = 0, heads = 0, size = 0;
     const void *qkv = nullptr;
-    void *o = nullptr;          ///< [batch·seq, heads·size]
-    void *lse = nullptr;        ///< Acc [heads, tokens]: log-sum-exp of the scaled scores
-    std::int64_t tokens = 0;    ///< batch·seq
-    const void *dO = nullptr;   ///< backward only
+    void *o = nullptr;        ///< [batch·seq, heads·size]
+    void *lse = nullptr;      ///< Acc [heads, tokens]: log-sum-exp of the scaled scores
+    std::int64_t tokens = 0;  ///< batch·seq
+    const void *dO = nullptr; ///< backward only
     void *dqkv = nullptr;
-    void *scratch = nullptr;    ///< attentionScratch() bytes, aligned to 64
+    void *scratch = nullptr; ///< attentionScratch() bytes, aligned to 64
 };
 
 /// Cross-entropy of rows of Acc or T logits. In training, dlogits = (softmax − onehot)·scale replaces them, as T in place:
 /// row r begins where the logits' row r began. Labels below 0 do not count.
 struct SoftmaxLoss {
     void *logits = nullptr;
-    bool wide = true;           ///< logits are Acc
-    std::int64_t ld = 0;        ///< of logits, in their elements
+    bool wide = true;    ///< logits are Acc
+    std::int64_t ld = 0; ///< of logits, in their elements
     const std::int32_t *labels = nullptr;
     std::int64_t rows = 0, vocab = 0;
     bool backward = false;
@@ -65,12 +65,12 @@ struct Adam {
     void *param = nullptr;
     void *exp1 = nullptr;
     void *exp2 = nullptr;
-    void *master = nullptr;     ///< null when the parameters are the master copy
+    void *master = nullptr; ///< null when the parameters are the master copy
     std::int64_t count = 0;
     double gradFactor = 1, beta1 = 0, beta2 = 0, eps = 0;
-    double shrink = 1;          ///< 1 − lr·decay
-    double stepSize = 0;        ///< lr ÷ (1 − β1^step)
-    double rootCorrection = 1;  ///< 1 ÷ √(1 − β2^step)
+    double shrink = 1;         ///< 1 − lr·decay
+    double stepSize = 0;       ///< lr ÷ (1 − β1^step)
+    double rootCorrection = 1; ///< 1 ÷ √(1 − β2^step)
 };
 
 struct KernelTable {
@@ -85,8 +85,8 @@ struct KernelTable {
     void (*normForward)(const void *x, const void *w, const void *b, void *n, void *stats, std::int64_t rows,
                         std::int64_t width, double eps);
     /// dn becomes the gradient of x, plus dx when given; sums of the weight's and bias' gradients are added to dw and db (Acc).
-    void (*normBackward)(void *dn, const void *x, const void *stats, const void *w, const void *dx, void *dw, void *db,
-                         std::int64_t rows, std::int64_t width);
+    void (*normBackward)(void *dn, const void *x, const void *stats, const void *w, const void *dx, void *dw,
+                         void *db, std::int64_t rows, std::int64_t width);
     void (*geluForward)(const void *u, void *a, std::int64_t count);
     /// da becomes du = da·gelu'(u); column sums of du are added to db (Acc).
     void (*geluBackward)(void *da, const void *u, void *db, std::int64_t rows, std::int64_t width);
@@ -95,12 +95,14 @@ struct KernelTable {
     /// y += x + b
     void (*join)(const void *x, void *y, const void *b, std::int64_t rows, std::int64_t width);
     /// x = row `index[r]` of table
-    void (*lookup)(const std::int32_t *index, const void *table, void *x, std::int64_t rows, std::int64_t width);
+    void (*lookup)(const std::int32_t *index, const void *table, void *x, std::int64_t rows,
+                   std::int64_t width);
     /// x += row ((first + r) mod period) of table
-    void (*addPositions)(void *x, const void *table, std::int64_t first, std::int64_t period, std::int64_t rows,
-                         std::int64_t width);
+    void (*addPositions)(void *x, const void *table, std::int64_t first, std::int64_t period,
+                         std::int64_t rows, std::int64_t width);
     double (*softmaxLoss)(const SoftmaxLoss &); ///< Σ losses of the rows, unscaled
-    void (*exponential)(const void *x, void *y, std::int64_t count); ///< of Acc: what softmax and GELU use inside
+    void (*exponential)(const void *x, void *y,
+                        std::int64_t count); ///< of Acc: what softmax and GELU use inside
 
     // Gradient storage: Wide is Acc, Same is T.
     /// gradient (+)= sum (Acc)

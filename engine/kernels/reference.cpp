@@ -11,11 +11,14 @@ namespace {
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
-std::int64_t rowsOf(const Values &x, std::int64_t width) { return static_cast<std::int64_t>(x.size()) / width; }
+std::int64_t rowsOf(const Values &x, std::int64_t width)
+{
+    return static_cast<std::int64_t>(x.size()) / width;
+}
 
 /// Softmax of the scaled scores of one query, keys 0 … query; returns their log-sum-exp.
-double probabilities(const double *q, const double *keys, std::int64_t ld, std::int64_t query, std::int64_t size,
-                     Values &p)
+double probabilities(const double *q, const double *keys, std::int64_t ld, std::int64_t query,
+                     std::int64_t size, Values &p)
 {
     const double scale = 1 / std::sqrt(static_cast<double>(size));
     double top = -std::numeric_limits<double>::infinity();
@@ -38,15 +41,16 @@ double probabilities(const double *q, const double *keys, std::int64_t ld, std::
 
 } // namespace
 
-Values multiply(const Values &a, bool aTransposed, const Values &b, bool bTransposed, std::int64_t m, std::int64_t n,
-                std::int64_t k)
+Values multiply(const Values &a, bool aTransposed, const Values &b, bool bTransposed, std::int64_t m,
+                std::int64_t n, std::int64_t k)
 {
     Values c(at(m * n));
     for (std::int64_t i = 0; i < m; ++i) {
         for (std::int64_t j = 0; j < n; ++j) {
             double total = 0;
             for (std::int64_t l = 0; l < k; ++l)
-                total += a[at(aTransposed ? l * m + i : i * k + l)] * b[at(bTransposed ? j * k + l : l * n + j)];
+                total +=
+                    a[at(aTransposed ? l * m + i : i * k + l)] * b[at(bTransposed ? j * k + l : l * n + j)];
             c[at(i * n + j)] = total;
         }
     }
@@ -56,13 +60,14 @@ Values multiply(const Values &a, bool aTransposed, const Values &b, bool bTransp
 Norm norm(const Values &x, const Values &w, const Values &b, std::int64_t width, double eps)
 {
     const std::int64_t rows = rowsOf(x, width);
-    Norm result {Values(x.size()), Values(at(2 * rows))};
+    Norm result{Values(x.size()), Values(at(2 * rows))};
     for (std::int64_t r = 0; r < rows; ++r) {
         double mean = 0, square = 0;
         for (std::int64_t i = 0; i < width; ++i)
             mean += x[at(r * width + i)] / static_cast<double>(width);
         for (std::int64_t i = 0; i < width; ++i)
-            square += (x[at(r * width + i)] - mean) * (x[at(r * width + i)] - mean) / static_cast<double>(width);
+            square +=
+                (x[at(r * width + i)] - mean) * (x[at(r * width + i)] - mean) / static_cast<double>(width);
         const double scale = 1 / std::sqrt(square + eps);
         for (std::int64_t i = 0; i < width; ++i)
             result.n[at(r * width + i)] = (x[at(r * width + i)] - mean) * scale * w[at(i)] + b[at(i)];
@@ -72,13 +77,16 @@ Norm norm(const Values &x, const Values &w, const Values &b, std::int64_t width,
     return result;
 }
 
-NormGradients normGradients(const Values &dn, const Values &x, const Values &w, std::int64_t width, double eps)
+NormGradients normGradients(const Values &dn, const Values &x, const Values &w, std::int64_t width,
+                            double eps)
 {
     const std::int64_t rows = rowsOf(x, width);
     const Values stats = norm(x, w, Values(at(width)), width, eps).stats;
-    NormGradients g {Values(x.size()), Values(at(width)), Values(at(width))};
+    NormGradients g{Values(x.size()), Values(at(width)), Values(at(width))};
     for (std::int64_t r = 0; r < rows; ++r) {
-        const auto hat = [&](std::int64_t i) { return (x[at(r * width + i)] - stats[at(2 * r)]) * stats[at(2 * r + 1)]; };
+        const auto hat = [&](std::int64_t i) {
+            return (x[at(r * width + i)] - stats[at(2 * r)]) * stats[at(2 * r + 1)];
+        };
         double mid = 0, slope = 0;
         for (std::int64_t i = 0; i < width; ++i) {
             const double dy = dn[at(r * width + i)];
@@ -88,7 +96,8 @@ NormGradients normGradients(const Values &dn, const Values &x, const Values &w, 
             slope += dy * w[at(i)] * hat(i) / static_cast<double>(width);
         }
         for (std::int64_t i = 0; i < width; ++i)
-            g.dx[at(r * width + i)] = (dn[at(r * width + i)] * w[at(i)] - mid - hat(i) * slope) * stats[at(2 * r + 1)];
+            g.dx[at(r * width + i)] =
+                (dn[at(r * width + i)] * w[at(i)] - mid - hat(i) * slope) * stats[at(2 * r + 1)];
     }
     return g;
 }
@@ -107,7 +116,7 @@ double geluSlope(double u)
 AttentionResult attention(const Values &qkv, std::int64_t seq, std::int64_t heads, std::int64_t size)
 {
     const std::int64_t width = heads * size, ld = 3 * width, tokens = rowsOf(qkv, ld);
-    AttentionResult result {Values(at(tokens * width)), Values(at(heads * tokens))};
+    AttentionResult result{Values(at(tokens * width)), Values(at(heads * tokens))};
     Values p(at(seq));
     for (std::int64_t token = 0; token < tokens; ++token) {
         const std::int64_t first = token / seq * seq;
@@ -126,7 +135,8 @@ AttentionResult attention(const Values &qkv, std::int64_t seq, std::int64_t head
     return result;
 }
 
-Values attentionGradients(const Values &dO, const Values &qkv, std::int64_t seq, std::int64_t heads, std::int64_t size)
+Values attentionGradients(const Values &dO, const Values &qkv, std::int64_t seq, std::int64_t heads,
+                          std::int64_t size)
 {
     const std::int64_t width = heads * size, ld = 3 * width, tokens = rowsOf(qkv, ld);
     const double scale = 1 / std::sqrt(static_cast<double>(size));
@@ -190,7 +200,8 @@ void adam(Values &param, Values &exp1, Values &exp2, const Values &grad, double 
         exp1[i] = rule.beta1 * exp1[i] + (1 - rule.beta1) * g;
         exp2[i] = rule.beta2 * exp2[i] + (1 - rule.beta2) * g * g;
         param[i] *= 1 - rule.lr * rule.decay;
-        param[i] -= rule.lr / correction1 * exp1[i] / (std::sqrt(exp2[i]) / std::sqrt(correction2) + rule.eps);
+        param[i] -=
+            rule.lr / correction1 * exp1[i] / (std::sqrt(exp2[i]) / std::sqrt(correction2) + rule.eps);
     }
 }
 

@@ -30,7 +30,8 @@ public:
             work(0);
             return;
         }
-        start([](void *context, int number) { (*static_cast<std::remove_reference_t<Work> *>(context))(number); },
+        start([](void *context,
+                 int number) { (*static_cast<std::remove_reference_t<Work> *>(context))(number); },
               const_cast<void *>(static_cast<const void *>(&work)));
         work(0);
         finish();
@@ -43,9 +44,9 @@ private:
     void loop(int number);
 
     std::vector<std::thread> m_threads;
-    std::atomic<std::uint32_t> m_round {0};
-    std::atomic<std::int32_t> m_busy {0};
-    std::atomic<bool> m_leave {false};
+    std::atomic<std::uint32_t> m_round{0};
+    std::atomic<std::int32_t> m_busy{0};
+    std::atomic<bool> m_leave{false};
     Function m_function = nullptr;
     void *m_context = nullptr;
 };

@@ -26,16 +26,13 @@ using StoredOf = typename Stored<T>::Type;
 template<typename T>
 struct AttentionPlan {
     i64 seq, size, width;
-    i64 keyColumns;   ///< seq in whole panels
-    i64 headColumns;  ///< size in whole panels
-    i64 strip;        ///< elements from one row of scores to the next
-    i64 rowBlock;     ///< queries whose probabilities backward keeps
+    i64 keyColumns;  ///< seq in whole panels
+    i64 headColumns; ///< size in whole panels
+    i64 strip;       ///< elements from one row of scores to the next
+    i64 rowBlock;    ///< queries whose probabilities backward keeps
     i64 headSteps, keySteps, rowSteps;
 
-    explicit AttentionPlan(const Attention &a)
-        : seq(a.seq)
-        , size(a.size)
-        , width(a.heads * a.size)
+    explicit AttentionPlan(const Attention &a) : seq(a.seq), size(a.size), width(a.heads * a.size)
     {
         constexpr i64 nr = panelColumns<T>, cacheBytes = 384 << 10;
         keyColumns = roundUp(seq, nr);
@@ -65,19 +62,19 @@ struct Carver {
 
 template<typename T>
 struct AttentionScratch {
-    StepOf<T> *keys;        ///< B of Q·Kᵀ
-    StepOf<T> *values;      ///< forward: B of P·V; backward: B of dO·Vᵀ
-    StepOf<T> *keyRows;     ///< backward: B of dS·K
-    StepOf<T> *queryRows;   ///< backward: B of dSᵀ·Q
-    StepOf<T> *gradRows;    ///< backward: B of Pᵀ·dO
-    StepOf<T> *left;        ///< a row block of A where it has to be packed
+    StepOf<T> *keys;      ///< B of Q·Kᵀ
+    StepOf<T> *values;    ///< forward: B of P·V; backward: B of dO·Vᵀ
+    StepOf<T> *keyRows;   ///< backward: B of dS·K
+    StepOf<T> *queryRows; ///< backward: B of dSᵀ·Q
+    StepOf<T> *gradRows;  ///< backward: B of Pᵀ·dO
+    StepOf<T> *left;      ///< a row block of A where it has to be packed
     AccOf<T> *scores, *products;
     StoredOf<T> *probabilities, *scoreGrads;
     AccOf<T> *tile, *dKeys, *dValues, *rowDots;
 
     AttentionScratch(const AttentionPlan<T> &p, char *base, i64 &bytes)
     {
-        Carver carver {base};
+        Carver carver{base};
         keys = carver.take<StepOf<T>>(p.keyColumns * p.headSteps);
         const i64 rows = p.headColumns * p.keySteps, columns = p.keyColumns * p.headSteps;
         values = carver.take<StepOf<T>>(larger(rows, columns));
@@ -124,8 +121,8 @@ void packAllStraight(const T *rows, i64 ld, i64 k, i64 columns, StepOf<T> *out)
 
 /// scores[rows, columns] = rows of A (k = size) times a packed B of `columns` columns.
 template<typename T>
-void stripProduct(const T *a, i64 lda, int rows, i64 k, const StepOf<T> *b, i64 columns, AccOf<T> *scores, i64 strip,
-                  StepOf<T> *left)
+void stripProduct(const T *a, i64 lda, int rows, i64 k, const StepOf<T> *b, i64 columns, AccOf<T> *scores,
+                  i64 strip, StepOf<T> *left)
 {
     constexpr i64 nr = panelColumns<T>;
     const i64 steps = stepsOf<T>(k);
@@ -143,13 +140,15 @@ void stripProduct(const T *a, i64 lda, int rows, i64 k, const StepOf<T> *b, i64 
 
 /// tile[rows, headColumns] = stored probabilities (k keys) times a packed B whose panels hold `panelSteps` steps.
 template<typename T>
-void probabilityProduct(const AttentionPlan<T> &p, const StoredOf<T> *a, int rows, i64 k, const StepOf<T> *b, AccOf<T> *tile)
+void probabilityProduct(const AttentionPlan<T> &p, const StoredOf<T> *a, int rows, i64 k, const StepOf<T> *b,
+                        AccOf<T> *tile)
 {
     constexpr i64 nr = panelColumns<T>;
     const auto kernel = Micro<StepOf<T>, true>::of(rows);
     for (i64 d = 0; d < p.headColumns; d += nr)
-        kernel(stepsOf<T>(k), reinterpret_cast<const char *>(a), p.strip * static_cast<i64>(sizeof(StoredOf<T>)),
-               b + d * p.keySteps, tile + d, p.headColumns, Start::Zero, nullptr);
+        kernel(stepsOf<T>(k), reinterpret_cast<const char *>(a),
+               p.strip * static_cast<i64>(sizeof(StoredOf<T>)), b + d * p.keySteps, tile + d, p.headColumns,
+               Start::Zero, nullptr);
 }
 
 /// scores → e^(scale·(s − max)) as stored, zeros from `limit` to `end`; returns the sum, `top` is the largest scaled score.
@@ -166,7 +165,7 @@ AccOf<T> softmaxRow(AccOf<T> *scores, StoredOf<T> *out, i64 limit, i64 end, AccO
     for (; j < limit; ++j)
         rest = larger(rest, scores[j]);
     top = larger(largest(best), rest) * scale;
-    VecOf<T> total {};
+    VecOf<T> total{};
     A tail = 0;
     forLanes<A>(limit, [&](i64 i, auto part) {
         const VecOf<T> e = exponential(part.get(scores + i) * scale - top);
@@ -178,7 +177,7 @@ AccOf<T> softmaxRow(AccOf<T> *scores, StoredOf<T> *out, i64 limit, i64 end, AccO
         part.put(out + i, e);
     });
     for (i64 i = limit; i < end; ++i)
-        out[i] = StoredOf<T> {};
+        out[i] = StoredOf<T>{};
     return sum(total) + tail;
 }
 
@@ -204,7 +203,8 @@ void attentionForward(const Attention &a, i64 pair)
         A sums[maxRows];
         for (int i = 0; i < rows; ++i) {
             A top;
-            sums[i] = softmaxRow<T>(s.scores + i * p.strip, s.probabilities + i * p.strip, row + i + 1, end, scale, top);
+            sums[i] = softmaxRow<T>(s.scores + i * p.strip, s.probabilities + i * p.strip, row + i + 1, end,
+                                    scale, top);
             lse[row + i] = top + static_cast<A>(std::log(static_cast<double>(sums[i])));
         }
         probabilityProduct<T>(p, s.probabilities, rows, keys, s.values, s.tile);
@@ -220,8 +220,8 @@ void attentionForward(const Attention &a, i64 pair)
 
 /// Probabilities and the gradients of the scores of one row, zeros from `limit` to `end`.
 template<typename T>
-void scoreGradients(const AccOf<T> *scores, const AccOf<T> *dP, StoredOf<T> *probabilities, StoredOf<T> *grads, i64 limit,
-                    i64 end, AccOf<T> scale, AccOf<T> lse, AccOf<T> dot)
+void scoreGradients(const AccOf<T> *scores, const AccOf<T> *dP, StoredOf<T> *probabilities,
+                    StoredOf<T> *grads, i64 limit, i64 end, AccOf<T> scale, AccOf<T> lse, AccOf<T> dot)
 {
     forLanes<AccOf<T>>(limit, [&](i64 i, auto part) {
         const VecOf<T> e = exponential(part.get(scores + i) * scale - lse);
@@ -229,8 +229,8 @@ void scoreGradients(const AccOf<T> *scores, const AccOf<T> *dP, StoredOf<T> *pro
         part.put(grads + i, e * (part.get(dP + i) - dot) * scale);
     });
     for (i64 i = limit; i < end; ++i) {
-        probabilities[i] = StoredOf<T> {};
-        grads[i] = StoredOf<T> {};
+        probabilities[i] = StoredOf<T>{};
+        grads[i] = StoredOf<T>{};
     }
 }
 
@@ -274,21 +274,20 @@ struct AttentionBackward {
     A scale;
 
     AttentionBackward(const Attention &attention, i64 pair, i64 bytes = 0)
-        : a(attention)
-        , p(attention)
-        , s(p, static_cast<char *>(attention.scratch), bytes)
-        , ld(3 * p.width)
-        , ldO(p.width)
-        , head(pair % attention.heads)
-        , first(pair / attention.heads * p.seq)
-        , q(static_cast<const T *>(attention.qkv) + first * ld + head * p.size)
-        , o(static_cast<const T *>(attention.o) + first * ldO + head * p.size)
-        , dO(static_cast<const T *>(attention.dO) + first * ldO + head * p.size)
-        , dq(static_cast<T *>(attention.dqkv) + first * ld + head * p.size)
-        , lse(static_cast<const A *>(attention.lse) + head * attention.tokens + first)
-        , scale(1 / static_cast<A>(std::sqrt(static_cast<double>(p.size))))
-    {
-    }
+        : a(attention),
+          p(attention),
+          s(p, static_cast<char *>(attention.scratch), bytes),
+          ld(3 * p.width),
+          ldO(p.width),
+          head(pair % attention.heads),
+          first(pair / attention.heads * p.seq),
+          q(static_cast<const T *>(attention.qkv) + first * ld + head * p.size),
+          o(static_cast<const T *>(attention.o) + first * ldO + head * p.size),
+          dO(static_cast<const T *>(attention.dO) + first * ldO + head * p.size),
+          dq(static_cast<T *>(attention.dqkv) + first * ld + head * p.size),
+          lse(static_cast<const A *>(attention.lse) + head * attention.tokens + first),
+          scale(1 / static_cast<A>(std::sqrt(static_cast<double>(p.size))))
+    {}
 
     void run()
     {
@@ -312,7 +311,7 @@ struct AttentionBackward {
 
     A dotOf(i64 row) const
     {
-        VecOf<T> total {};
+        VecOf<T> total{};
         const T *x = o + row * ldO, *y = dO + row * ldO;
         forLanes<T>(p.size, [&](i64 d, auto part) { total += part.get(x + d) * part.get(y + d); });
         return sum(total);
@@ -325,13 +324,14 @@ struct AttentionBackward {
         for (i64 block = 0, done = 0; block < blocks; ++block) {
             const int rows = static_cast<int>(count / blocks + (block < count % blocks));
             const i64 row = begin + done, keys = row + rows;
-            StoredOf<T> *probabilities = s.probabilities + done * p.strip, *grads = s.scoreGrads + done * p.strip;
+            StoredOf<T> *probabilities = s.probabilities + done * p.strip,
+                        *grads = s.scoreGrads + done * p.strip;
             stripProduct(q + row * ld, ld, rows, p.size, s.keys, keys, s.scores, p.strip, s.left);
             stripProduct(dO + row * ldO, ldO, rows, p.size, s.values, keys, s.products, p.strip, s.left);
             for (int i = 0; i < rows; ++i)
-                scoreGradients<T>(s.scores + i * p.strip, s.products + i * p.strip, probabilities + i * p.strip,
-                                  grads + i * p.strip, row + i + 1, smaller(roundUp(keysEnd, 2), p.strip), scale,
-                                  lse[row + i], dotOf(row + i));
+                scoreGradients<T>(s.scores + i * p.strip, s.products + i * p.strip,
+                                  probabilities + i * p.strip, grads + i * p.strip, row + i + 1,
+                                  smaller(roundUp(keysEnd, 2), p.strip), scale, lse[row + i], dotOf(row + i));
             probabilityProduct<T>(p, grads, rows, keys, s.keyRows, s.tile);
             for (int i = 0; i < rows; ++i)
                 writeRow(s.tile + i * p.headColumns, dq + (row + i) * ld);

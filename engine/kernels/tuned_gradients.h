@@ -22,12 +22,14 @@ void writeGradient(const void *sums, void *gradient, i64 count, bool accumulate)
 }
 
 template<typename T, typename G>
-void scatterAdd(const std::int32_t *index, const void *dx, void *gradient, i64 rows, i64 width, i64 begin, i64 end)
+void scatterAdd(const std::int32_t *index, const void *dx, void *gradient, i64 rows, i64 width, i64 begin,
+                i64 end)
 {
     for (i64 r = 0; r < rows; ++r) {
         const T *from = static_cast<const T *>(dx) + r * width + begin;
         G *to = static_cast<G *>(gradient) + index[r] * width + begin;
-        forLanes<T>(end - begin, [&](i64 i, auto part) { part.put(to + i, part.get(to + i) + part.get(from + i)); });
+        forLanes<T>(end - begin,
+                    [&](i64 i, auto part) { part.put(to + i, part.get(to + i) + part.get(from + i)); });
     }
 }
 
@@ -64,8 +66,10 @@ void adam(const Adam &a)
     M *__restrict exp2 = static_cast<M *>(a.exp2);
     M *__restrict master = static_cast<M *>(a.master ? a.master : a.param);
     P *__restrict param = static_cast<P *>(a.param);
-    const M factor = static_cast<M>(a.gradFactor), beta1 = static_cast<M>(a.beta1), beta2 = static_cast<M>(a.beta2);
-    const M rest1 = static_cast<M>(1 - a.beta1), rest2 = static_cast<M>(1 - a.beta2), eps = static_cast<M>(a.eps);
+    const M factor = static_cast<M>(a.gradFactor), beta1 = static_cast<M>(a.beta1),
+            beta2 = static_cast<M>(a.beta2);
+    const M rest1 = static_cast<M>(1 - a.beta1), rest2 = static_cast<M>(1 - a.beta2),
+            eps = static_cast<M>(a.eps);
     const M shrink = static_cast<M>(a.shrink), stepSize = static_cast<M>(a.stepSize);
     const M root = static_cast<M>(a.rootCorrection);
 #pragma omp simd

@@ -11,18 +11,18 @@ namespace {
 template<typename T, typename F>
 RY_INLINE AccOf<T> rowSum(i64 count, F f)
 {
-    VecOf<T> one {}, two {};
+    VecOf<T> one{}, two{};
     constexpr i64 lanes = lanesOf<T>;
     i64 i = 0;
     for (; i + 2 * lanes <= count; i += 2 * lanes) {
-        one += f(i, Whole {});
-        two += f(i + lanes, Whole {});
+        one += f(i, Whole{});
+        two += f(i + lanes, Whole{});
     }
     for (; i + lanes <= count; i += lanes)
-        one += f(i, Whole {});
+        one += f(i, Whole{});
     AccOf<T> total = sum(one + two);
     if (i < count) {
-        const VecOf<T> rest = f(i, Part {count - i});
+        const VecOf<T> rest = f(i, Part{count - i});
         for (i64 l = 0; l < count - i; ++l)
             total += rest[l];
     }
@@ -30,19 +30,22 @@ RY_INLINE AccOf<T> rowSum(i64 count, F f)
 }
 
 template<typename T>
-void normForward(const void *x, const void *w, const void *b, void *n, void *stats, i64 rows, i64 width, double eps)
+void normForward(const void *x, const void *w, const void *b, void *n, void *stats, i64 rows, i64 width,
+                 double eps)
 {
     using A = AccOf<T>;
     const T *weight = static_cast<const T *>(w), *bias = static_cast<const T *>(b);
     for (i64 r = 0; r < rows; ++r) {
         const T *from = static_cast<const T *>(x) + r * width;
         T *to = static_cast<T *>(n) + r * width;
-        const A mean = rowSum<T>(width, [&](i64 i, auto part) { return part.get(from + i); }) / static_cast<A>(width);
+        const A mean =
+            rowSum<T>(width, [&](i64 i, auto part) { return part.get(from + i); }) / static_cast<A>(width);
         const A square = rowSum<T>(width, [&](i64 i, auto part) {
             const VecOf<T> d = part.get(from + i) - mean;
             return d * d;
         });
-        const A scale = 1 / static_cast<A>(std::sqrt(static_cast<double>(square) / static_cast<double>(width) + eps));
+        const A scale =
+            1 / static_cast<A>(std::sqrt(static_cast<double>(square) / static_cast<double>(width) + eps));
         forLanes<T>(width, [&](i64 i, auto part) {
             part.put(to + i, (part.get(from + i) - mean) * scale * part.get(weight + i) + part.get(bias + i));
         });
@@ -52,8 +55,8 @@ void normForward(const void *x, const void *w, const void *b, void *n, void *sta
 }
 
 template<typename T>
-void normBackward(void *dn, const void *x, const void *stats, const void *w, const void *dx, void *dw, void *db, i64 rows,
-                  i64 width)
+void normBackward(void *dn, const void *x, const void *stats, const void *w, const void *dx, void *dw,
+                  void *db, i64 rows, i64 width)
 {
     using A = AccOf<T>;
     const T *weight = static_cast<const T *>(w);
@@ -63,7 +66,7 @@ void normBackward(void *dn, const void *x, const void *stats, const void *w, con
         const T *residual = dx ? static_cast<const T *>(dx) + r * width : nullptr;
         T *grad = static_cast<T *>(dn) + r * width;
         const A mean = static_cast<const A *>(stats)[2 * r], scale = static_cast<const A *>(stats)[2 * r + 1];
-        VecOf<T> sumVec {}, dotVec {};
+        VecOf<T> sumVec{}, dotVec{};
         A sumTail = 0, dotTail = 0;
         forLanes<T>(width, [&](i64 i, auto part) {
             const VecOf<T> g = part.get(grad + i), hat = (part.get(from + i) - mean) * scale;
@@ -80,7 +83,8 @@ void normBackward(void *dn, const void *x, const void *stats, const void *w, con
                 }
             }
         });
-        const A mid = (sum(sumVec) + sumTail) / static_cast<A>(width), slope = (sum(dotVec) + dotTail) / static_cast<A>(width);
+        const A mid = (sum(sumVec) + sumTail) / static_cast<A>(width),
+                slope = (sum(dotVec) + dotTail) / static_cast<A>(width);
         forLanes<T>(width, [&](i64 i, auto part) {
             const VecOf<T> hat = (part.get(from + i) - mean) * scale;
             VecOf<T> value = (part.get(grad + i) * part.get(weight + i) - mid - hat * slope) * scale;
@@ -145,7 +149,9 @@ void columnSum(const void *x, i64 ld, i64 rows, i64 width, void *out)
         });
     }
     for (; r < rows; ++r)
-        forLanes<T>(width, [&](i64 i, auto part) { part.put(to + i, part.get(to + i) + part.get(from + r * ld + i)); });
+        forLanes<T>(width, [&](i64 i, auto part) {
+            part.put(to + i, part.get(to + i) + part.get(from + r * ld + i));
+        });
 }
 
 template<typename T>
@@ -165,7 +171,8 @@ template<typename T>
 void lookup(const std::int32_t *index, const void *table, void *x, i64 rows, i64 width)
 {
     for (i64 r = 0; r < rows; ++r)
-        std::memcpy(static_cast<T *>(x) + r * width, static_cast<const T *>(table) + index[r] * width, width * sizeof(T));
+        std::memcpy(static_cast<T *>(x) + r * width, static_cast<const T *>(table) + index[r] * width,
+                    width * sizeof(T));
 }
 
 template<typename T>
@@ -174,7 +181,8 @@ void addPositions(void *x, const void *table, i64 first, i64 period, i64 rows, i
     for (i64 r = 0; r < rows; ++r) {
         const T *from = static_cast<const T *>(table) + (first + r) % period * width;
         T *to = static_cast<T *>(x) + r * width;
-        forLanes<T>(width, [&](i64 i, auto part) { part.put(to + i, part.get(to + i) + part.get(from + i)); });
+        forLanes<T>(width,
+                    [&](i64 i, auto part) { part.put(to + i, part.get(to + i) + part.get(from + i)); });
     }
 }
 
@@ -217,7 +225,8 @@ AccOf<T> softmaxLossRow(L *logits, i64 vocab, std::int32_t label, bool backward,
                 e = exponential(part.get(logits + i) - top);
             part.put(grads + i, e * factor);
         });
-        narrow((static_cast<A>(std::exp(static_cast<double>(target - top))) / total - 1) * scale, grads[label]);
+        narrow((static_cast<A>(std::exp(static_cast<double>(target - top))) / total - 1) * scale,
+               grads[label]);
     }
     return logTotal - (target - top);
 }
@@ -228,8 +237,8 @@ double softmaxLoss(const SoftmaxLoss &s)
     double loss = 0;
     for (i64 r = 0; r < s.rows; ++r) {
         if (s.wide)
-            loss += softmaxLossRow<T>(static_cast<AccOf<T> *>(s.logits) + r * s.ld, s.vocab, s.labels[r], s.backward,
-                                      static_cast<AccOf<T>>(s.scale));
+            loss += softmaxLossRow<T>(static_cast<AccOf<T> *>(s.logits) + r * s.ld, s.vocab, s.labels[r],
+                                      s.backward, static_cast<AccOf<T>>(s.scale));
         else
             loss += softmaxLossRow<T>(static_cast<T *>(s.logits) + r * s.ld, s.vocab, s.labels[r], s.backward,
                                       static_cast<AccOf<T>>(s.scale));

@@ -60,7 +60,7 @@ template<typename T>
 constexpr int lanesOf = vectorBytes / static_cast<int>(sizeof(AccOf<T>));
 
 template<typename V>
-using ElementOf = decltype(V {}[0] + 0);
+using ElementOf = decltype(V{}[0] + 0);
 
 template<typename T>
 RY_INLINE T smaller(T a, T b)
@@ -113,7 +113,7 @@ RY_INLINE void store(Bf16 *p, VecF v)
 #endif
     VecU bits = reinterpret_cast<VecU>(v);
     const VecU rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
-    bits = (v == v) ? rounded : VecU {} + 0x7fc00000u;
+    bits = (v == v) ? rounded : VecU{} + 0x7fc00000u;
     *reinterpret_cast<LooseH *>(p) = __builtin_convertvector(bits >> 16, VecH);
 }
 /// The first n lanes; the others are 0.
@@ -166,15 +166,15 @@ RY_INLINE void forLanes(i64 count, F f)
     constexpr i64 lanes = lanesOf<T>;
     i64 i = 0;
     for (; i + lanes <= count; i += lanes)
-        f(i, Whole {});
+        f(i, Whole{});
     if (i < count)
-        f(i, Part {count - i});
+        f(i, Part{count - i});
 }
 
 template<typename T>
 RY_INLINE VecOf<T> splat(AccOf<T> value)
 {
-    return VecOf<T> {} + value;
+    return VecOf<T>{} + value;
 }
 RY_INLINE float sum(VecF v)
 {
@@ -251,7 +251,7 @@ RY_INLINE VecF exponential(VecF x)
 #else
     const VecI exponent = reinterpret_cast<VecI>(shifted) << 23;
     VecF result = reinterpret_cast<VecF>(reinterpret_cast<VecI>(p) + exponent);
-    result = x < low ? VecF {} : result;
+    result = x < low ? VecF{} : result;
     result = x > high ? splat<float>(__builtin_inff()) : result;
     return x == x ? result : x;
 #endif

@@ -13,7 +13,7 @@ template<typename T>
 constexpr KernelTable makeTable()
 {
     using A = AccOf<T>;
-    return KernelTable {
+    return KernelTable{
         .gemmScratch = gemmScratch<T>,
         .gemm = gemm<T>,
         .attentionScratch = attentionScratch<T>,

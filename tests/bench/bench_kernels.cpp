@@ -41,8 +41,12 @@ Options parse(int count, char **arguments)
         if (key == "--seconds")
             options.seconds = static_cast<double>(number);
         spec::Model &model = options.job.model;
-        for (auto [name, place] : {std::pair {"--layers", &model.layers}, {"--hidden", &model.hidden}, {"--heads", &model.heads},
-                                   {"--seq", &model.seq}, {"--vocab", &model.vocab}, {"--micro", &options.job.batch.micro}}) {
+        for (auto [name, place] : {std::pair{"--layers", &model.layers},
+                                   {"--hidden", &model.hidden},
+                                   {"--heads", &model.heads},
+                                   {"--seq", &model.seq},
+                                   {"--vocab", &model.vocab},
+                                   {"--micro", &options.job.batch.micro}}) {
             if (key == name)
                 *place = number;
         }
@@ -93,8 +97,8 @@ int main(int count, char **arguments)
 
     std::vector<std::int64_t> best;
     std::int64_t bestStep = INT64_MAX, steps = 0;
-    for (const std::int64_t end = monotonicNs() + static_cast<std::int64_t>(options.seconds * 1e9); monotonicNs() < end || steps < 3;
-         ++steps) {
+    for (const std::int64_t end = monotonicNs() + static_cast<std::int64_t>(options.seconds * 1e9);
+         monotonicNs() < end || steps < 3; ++steps) {
         const std::int64_t begin = harness.clock();
         harness.train(inputs, labels, true);
         bestStep = std::min(bestStep, harness.clock() - begin);
@@ -112,14 +116,16 @@ int main(int count, char **arguments)
         row.flops += static_cast<double>(op.flops);
         total += static_cast<double>(best[static_cast<std::size_t>(op.id)]) / 1e6;
     }
-    std::printf("%s, %s; %lld steps, best %.1f ms, sum of the ops' best %.1f ms, %.0f tokens/s\n", device->name().c_str(),
-                nameOf(job.precision.compute), static_cast<long long>(steps), static_cast<double>(bestStep) / 1e6, total,
+    std::printf("%s, %s; %lld steps, best %.1f ms, sum of the ops' best %.1f ms, %.0f tokens/s\n",
+                device->name().c_str(), nameOf(job.precision.compute), static_cast<long long>(steps),
+                static_cast<double>(bestStep) / 1e6, total,
                 static_cast<double>(tokens) / (static_cast<double>(bestStep) / 1e9));
     std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
-    std::sort(sorted.begin(), sorted.end(), [](const auto &a, const auto &b) { return a.second.milliseconds > b.second.milliseconds; });
+    std::sort(sorted.begin(), sorted.end(),
+              [](const auto &a, const auto &b) { return a.second.milliseconds > b.second.milliseconds; });
     for (const auto &[name, row] : sorted)
-        std::printf("  %-34s %9.2f ms %5.1f %% %8.1f GFLOP/s\n", name.c_str(), row.milliseconds, 100 * row.milliseconds / total,
-                    row.flops / row.milliseconds / 1e6);
+        std::printf("  %-34s %9.2f ms %5.1f %% %8.1f GFLOP/s\n", name.c_str(), row.milliseconds,
+                    100 * row.milliseconds / total, row.flops / row.milliseconds / 1e6);
     for (const auto &[name, bytes] : device->libraryWorkspace())
         std::printf("  %s %s\n", name.c_str(), formatBytes(static_cast<double>(bytes)).c_str());
     std::printf("ATen, %d thread(s), per layer or step:\n", options.threads);

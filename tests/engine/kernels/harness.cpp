@@ -45,7 +45,7 @@ Harness::Bound Harness::bindProgram(plan::ProgramKind kind, exec::Device &device
             m_arenas.resize(static_cast<std::size_t>(arena.id) + 1);
         auto &bytes = m_arenas[static_cast<std::size_t>(arena.id)];
         if (bytes.size() < static_cast<std::size_t>(arena.bytes) + 64)
-            bytes.resize(static_cast<std::size_t>(arena.bytes) + 64, std::byte {0xff});
+            bytes.resize(static_cast<std::size_t>(arena.bytes) + 64, std::byte{0xff});
     }
     for (const plan::Buffer &buffer : bound.program->buffers) {
         auto &arena = m_arenas[static_cast<std::size_t>(buffer.arena)];
@@ -83,12 +83,14 @@ const plan::Tensor &Harness::tensor(const std::string &name) const
 void Harness::setParameter(const std::string &name, const Values &values)
 {
     const plan::Tensor &t = tensor(name);
-    writeAll(m_train.program->buffer(t.param).dtype, m_train.address[static_cast<std::size_t>(t.param)], values);
+    writeAll(m_train.program->buffer(t.param).dtype, m_train.address[static_cast<std::size_t>(t.param)],
+             values);
     const plan::Bucket &bucket = m_train.program->buckets[static_cast<std::size_t>(t.bucket)];
     if (bucket.master != plan::none) {
         const plan::Buffer &master = m_train.program->buffer(bucket.master);
         writeAll(master.dtype,
-                 m_train.address[static_cast<std::size_t>(master.id)] + t.offset * static_cast<std::int64_t>(bytesOf(master.dtype)),
+                 m_train.address[static_cast<std::size_t>(master.id)]
+                     + t.offset * static_cast<std::int64_t>(bytesOf(master.dtype)),
                  values);
     }
 }
@@ -96,13 +98,15 @@ void Harness::setParameter(const std::string &name, const Values &values)
 Values Harness::parameter(const std::string &name) const
 {
     const plan::Tensor &t = tensor(name);
-    return readAll(m_train.program->buffer(t.param).dtype, m_train.address[static_cast<std::size_t>(t.param)], t.numel);
+    return readAll(m_train.program->buffer(t.param).dtype, m_train.address[static_cast<std::size_t>(t.param)],
+                   t.numel);
 }
 
 Values Harness::gradient(const std::string &name) const
 {
     const plan::Tensor &t = tensor(name);
-    return readAll(m_train.program->buffer(t.grad).dtype, m_train.address[static_cast<std::size_t>(t.grad)], t.numel);
+    return readAll(m_train.program->buffer(t.grad).dtype, m_train.address[static_cast<std::size_t>(t.grad)],
+                   t.numel);
 }
 
 Parameters Harness::parameters() const
@@ -116,7 +120,8 @@ Parameters Harness::parameters() const
 void Harness::scalars(const Bound &bound)
 {
     const auto count = bound.program->tensors.size();
-    const auto *stats = reinterpret_cast<const double *>(bound.address[static_cast<std::size_t>(bound.program->stats)]);
+    const auto *stats =
+        reinterpret_cast<const double *>(bound.address[static_cast<std::size_t>(bound.program->stats)]);
     double squares = 0;
     for (std::size_t i = 0; i < count; ++i)
         squares += stats[i];
@@ -129,11 +134,13 @@ void Harness::scalars(const Bound &bound)
     m_state.gradFactor = factor / m_state.lossScale;
 }
 
-void Harness::run(Bound &bound, const std::vector<std::int32_t> &tokens, const std::vector<std::int32_t> &labels, bool update)
+void Harness::run(Bound &bound, const std::vector<std::int32_t> &tokens,
+                  const std::vector<std::int32_t> &labels, bool update)
 {
     const plan::Buffer &stats = bound.program->buffer(bound.program->stats);
     std::memset(bound.address[static_cast<std::size_t>(stats.id)], 0, static_cast<std::size_t>(stats.bytes));
-    m_state.lossWeight = 1.0 / static_cast<double>(std::count_if(labels.begin(), labels.end(), [](auto l) { return l >= 0; }));
+    m_state.lossWeight =
+        1.0 / static_cast<double>(std::count_if(labels.begin(), labels.end(), [](auto l) { return l >= 0; }));
     probed = 0;
     m_times.assign(bound.program->ops.size(), 0);
     const std::int64_t perMicro = m_plan->job.batch.micro * m_plan->job.model.seq;
@@ -141,8 +148,10 @@ void Harness::run(Bound &bound, const std::vector<std::int32_t> &tokens, const s
         const std::int64_t begin = clock();
         if (op.kind == plan::OpKind::LoadBatch) {
             const auto bytes = static_cast<std::size_t>(perMicro) * sizeof(std::int32_t);
-            std::memcpy(bound.address[static_cast<std::size_t>(op.writes[0])], tokens.data() + op.microbatch * perMicro, bytes);
-            std::memcpy(bound.address[static_cast<std::size_t>(op.writes[1])], labels.data() + op.microbatch * perMicro, bytes);
+            std::memcpy(bound.address[static_cast<std::size_t>(op.writes[0])],
+                        tokens.data() + op.microbatch * perMicro, bytes);
+            std::memcpy(bound.address[static_cast<std::size_t>(op.writes[1])],
+                        labels.data() + op.microbatch * perMicro, bytes);
         } else if (op.kind == plan::OpKind::StepScalars) {
             scalars(bound);
         } else if (op.kind != plan::OpKind::Optimizer || update) {
@@ -154,7 +163,8 @@ void Harness::run(Bound &bound, const std::vector<std::int32_t> &tokens, const s
     }
 }
 
-void Harness::train(const std::vector<std::int32_t> &tokens, const std::vector<std::int32_t> &labels, bool update)
+void Harness::train(const std::vector<std::int32_t> &tokens, const std::vector<std::int32_t> &labels,
+                    bool update)
 {
     ++m_state.step;
     run(m_train, tokens, labels, update);

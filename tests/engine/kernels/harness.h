@@ -46,7 +46,8 @@ private:
         std::vector<std::unique_ptr<exec::BoundOp>> ops;
     };
     Bound bindProgram(plan::ProgramKind kind, exec::Device &device);
-    void run(Bound &bound, const std::vector<std::int32_t> &tokens, const std::vector<std::int32_t> &labels, bool update);
+    void run(Bound &bound, const std::vector<std::int32_t> &tokens, const std::vector<std::int32_t> &labels,
+             bool update);
     void scalars(const Bound &bound);
     const plan::Tensor &tensor(const std::string &name) const;
 

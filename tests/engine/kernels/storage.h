@@ -32,7 +32,10 @@ inline double widened(std::uint16_t bits)
 class Storage
 {
 public:
-    Storage(DType type, std::size_t count) : m_type(type), m_count(count), m_bytes(count * bytesOf(type) + 2 * fence, 0x5a)
+    Storage(DType type, std::size_t count)
+        : m_type(type),
+          m_count(count),
+          m_bytes(count * bytesOf(type) + 2 * fence, 0x5a)
     {
         std::memset(data(), 0, count * bytesOf(type));
     }
@@ -64,9 +67,15 @@ public:
         float f;
         std::uint16_t h;
         switch (m_type) {
-        case DType::F64: std::memcpy(&d, p, 8); return d;
-        case DType::F32: std::memcpy(&f, p, 4); return f;
-        default: std::memcpy(&h, p, 2); return widened(h);
+        case DType::F64:
+            std::memcpy(&d, p, 8);
+            return d;
+        case DType::F32:
+            std::memcpy(&f, p, 4);
+            return f;
+        default:
+            std::memcpy(&h, p, 2);
+            return widened(h);
         }
     }
     void set(std::size_t i, double value)
@@ -77,9 +86,15 @@ public:
         std::memcpy(&bits, &f, 4);
         const auto h = static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
         switch (m_type) {
-        case DType::F64: std::memcpy(p, &value, 8); break;
-        case DType::F32: std::memcpy(p, &f, 4); break;
-        default: std::memcpy(p, &h, 2); break;
+        case DType::F64:
+            std::memcpy(p, &value, 8);
+            break;
+        case DType::F32:
+            std::memcpy(p, &f, 4);
+            break;
+        default:
+            std::memcpy(p, &h, 2);
+            break;
         }
     }
     Values values() const
@@ -129,8 +144,8 @@ inline void expectClose(const Values &got, const Values &wanted, double toleranc
             place = i;
         }
     }
-    EXPECT_LE(worst, tolerance) << what << ": element " << place << " of " << got.size() << " is " << got[place]
-                                << ", wanted " << wanted[place];
+    EXPECT_LE(worst, tolerance) << what << ": element " << place << " of " << got.size() << " is "
+                                << got[place] << ", wanted " << wanted[place];
 }
 
 } // namespace rankyard::kernels::test

@@ -42,7 +42,8 @@ struct Bounds {
     double loss, gradient;
 };
 
-void expectLikeAutograd(const spec::JobSpec &job, exec::Device &device, Bounds bounds, bool ignoreSome = false)
+void expectLikeAutograd(const spec::JobSpec &job, exec::Device &device, Bounds bounds,
+                        bool ignoreSome = false)
 {
     Harness harness(job, device);
     randomize(harness);
@@ -54,9 +55,11 @@ void expectLikeAutograd(const spec::JobSpec &job, exec::Device &device, Bounds b
     harness.state().lossScale = job.precision.compute == DType::F64 ? 1 : 8;
     for (int repeat = 0; repeat < 2; ++repeat) { // the second finds the first one's gradients in place
         harness.train(tokens, labels, false);
-        const ModelOracle oracle = modelOracle({job.model.layers, job.model.heads, job.model.seq}, harness.parameters(), tokens,
-                                               labels, harness.state().lossWeight * harness.state().lossScale);
-        EXPECT_NEAR(harness.state().loss, oracle.loss / harness.state().lossScale, bounds.loss * harness.state().loss);
+        const ModelOracle oracle =
+            modelOracle({job.model.layers, job.model.heads, job.model.seq}, harness.parameters(), tokens,
+                        labels, harness.state().lossWeight * harness.state().lossScale);
+        EXPECT_NEAR(harness.state().loss, oracle.loss / harness.state().lossScale,
+                    bounds.loss * harness.state().loss);
         std::string where;
         const double worst = worstError(harness, oracle.gradients, where);
         EXPECT_LE(worst, bounds.gradient) << where;

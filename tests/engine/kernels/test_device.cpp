@@ -13,7 +13,7 @@ using namespace rankyard::kernels::test;
 
 namespace {
 
-std::atomic<std::int64_t> allocations {0};
+std::atomic<std::int64_t> allocations{0};
 
 void *counted(std::size_t size)
 {
@@ -85,7 +85,8 @@ TEST(Device, NamesTheOpThatItCannotBind)
         const auto bound = device->bind(context, op);
         ASSERT_FALSE(bound);
         EXPECT_EQ(bound.error().code, Code::NotHere);
-        EXPECT_NE(bound.error().where.find("op " + std::to_string(op.id)), std::string::npos) << bound.error().text();
+        EXPECT_NE(bound.error().where.find("op " + std::to_string(op.id)), std::string::npos)
+            << bound.error().text();
     }
 }
 
@@ -97,7 +98,8 @@ TEST(Device, AllocatesNothingInAStep)
         Harness harness(job, device);
         randomize(harness);
         const auto count = static_cast<std::size_t>(job.batch.global * job.model.seq);
-        const auto tokens = randomTokens(count, job.model.vocab, 1), labels = randomTokens(count, job.model.vocab, 2);
+        const auto tokens = randomTokens(count, job.model.vocab, 1),
+                   labels = randomTokens(count, job.model.vocab, 2);
         harness.probe = [] { return allocations.load(); };
         const std::int64_t scratch = device.libraryWorkspace()[0].second;
         EXPECT_GT(scratch, 0);
@@ -136,7 +138,8 @@ TEST(Device, RepeatsToTheBit)
         CpuDevice device(2, detectIsa());
         Harness one(job, device), two(job, device);
         const auto count = static_cast<std::size_t>(job.batch.global * job.model.seq);
-        const auto tokens = randomTokens(count, job.model.vocab, 1), labels = randomTokens(count, job.model.vocab, 2);
+        const auto tokens = randomTokens(count, job.model.vocab, 1),
+                   labels = randomTokens(count, job.model.vocab, 2);
         for (Harness *harness : {&one, &two}) {
             randomize(*harness);
             harness->state().lr = 1e-2;
@@ -194,7 +197,8 @@ TEST(Device, ReplicasCountOnceAndUpdateTheirSlices)
             for (const plan::Bucket &bucket : program.buckets) {
                 unsigned seed = 10;
                 for (const plan::BufferId id : {bucket.param, bucket.grad}) {
-                    const Values values = randomValues(static_cast<std::size_t>(bucket.padded), ++seed + 2 * static_cast<unsigned>(id));
+                    const Values values = randomValues(static_cast<std::size_t>(bucket.padded),
+                                                       ++seed + 2 * static_cast<unsigned>(id));
                     for (std::size_t i = 0; i < values.size(); ++i)
                         memory[static_cast<std::size_t>(id)].set(i, values[i]);
                     (id == bucket.param ? params : grads)[id] = values;
@@ -203,8 +207,9 @@ TEST(Device, ReplicasCountOnceAndUpdateTheirSlices)
             for (const plan::Buffer &buffer : program.buffers) {
                 const plan::BufferId root = buffer.parent == plan::none ? buffer.id : buffer.parent;
                 const std::int64_t slice = buffer.sliceGroup == plan::none ? 0 : rank * buffer.bytes;
-                address[static_cast<std::size_t>(buffer.id)]
-                    = static_cast<std::byte *>(memory[static_cast<std::size_t>(root)].data()) + buffer.viewOffset + slice;
+                address[static_cast<std::size_t>(buffer.id)] =
+                    static_cast<std::byte *>(memory[static_cast<std::size_t>(root)].data())
+                    + buffer.viewOffset + slice;
             }
             CpuDevice device(rank + 1, detectIsa());
             exec::BindContext context;
@@ -238,14 +243,16 @@ TEST(Device, ReplicasCountOnceAndUpdateTheirSlices)
             EXPECT_NEAR(total[static_cast<std::size_t>(tensor.id)], squares, 1e-12 * squares) << tensor.name;
             const Values before = cut(params.at(bucket.param));
             Values wanted = before, m(g.size()), v(g.size());
-            reference::adam(wanted, m, v, g, 0.5, 1, {0.01, job.optimizer.beta1, job.optimizer.beta2, job.optimizer.eps,
-                                                      tensor.decay ? job.optimizer.weightDecay : 0.0});
+            reference::adam(wanted, m, v, g, 0.5, 1,
+                            {0.01, job.optimizer.beta1, job.optimizer.beta2, job.optimizer.eps,
+                             tensor.decay ? job.optimizer.weightDecay : 0.0});
             for (int rank = 0; rank < 2; ++rank) {
                 const Values after = cut(updated[static_cast<std::size_t>(rank)].at(bucket.param));
                 for (std::size_t i = 0; i < after.size(); ++i) {
                     const std::int64_t place = tensor.offset + static_cast<std::int64_t>(i);
                     const bool own = bucket.slices == 1 || place / (bucket.padded / bucket.slices) == rank;
-                    EXPECT_NEAR(after[i], own ? wanted[i] : before[i], 1e-13) << tensor.name << " " << i << " rank " << rank;
+                    EXPECT_NEAR(after[i], own ? wanted[i] : before[i], 1e-13)
+                        << tensor.name << " " << i << " rank " << rank;
                 }
             }
         }

@@ -96,7 +96,8 @@ spec::JobSpec goldenJob(const Json &document, DType compute)
     return job;
 }
 
-void expectSummary(const Values &got, const Json &wanted, double tolerance, double floor, const std::string &name)
+void expectSummary(const Values &got, const Json &wanted, double tolerance, double floor,
+                   const std::string &name)
 {
     double squares = 0, total = 0;
     for (const double value : got) {
@@ -105,9 +106,11 @@ void expectSummary(const Values &got, const Json &wanted, double tolerance, doub
     }
     const double norm = wanted["norm"], slack = tolerance * std::max(norm, floor);
     EXPECT_NEAR(std::sqrt(squares), norm, slack) << name;
-    EXPECT_NEAR(total, wanted["sum"].get<double>(), slack * std::sqrt(static_cast<double>(got.size()))) << name;
+    EXPECT_NEAR(total, wanted["sum"].get<double>(), slack * std::sqrt(static_cast<double>(got.size())))
+        << name;
     for (std::size_t i = 0; i < wanted["places"].size(); ++i)
-        EXPECT_NEAR(got[wanted["places"][i].get<std::size_t>()], wanted["values"][i].get<double>(), slack) << name;
+        EXPECT_NEAR(got[wanted["places"][i].get<std::size_t>()], wanted["values"][i].get<double>(), slack)
+            << name;
 }
 
 void expectGolden(DType compute, double lossTolerance, double gradientTolerance, double weightTolerance)
@@ -128,7 +131,8 @@ void expectGolden(DType compute, double lossTolerance, double gradientTolerance,
         }
         harness.train(tokens, labels, true);
         const Json &wanted = golden.document["steps"][step];
-        EXPECT_NEAR(harness.state().loss, wanted["loss"].get<double>(), lossTolerance * wanted["loss"].get<double>());
+        EXPECT_NEAR(harness.state().loss, wanted["loss"].get<double>(),
+                    lossTolerance * wanted["loss"].get<double>());
         EXPECT_NEAR(harness.state().gradNorm, wanted["grad_norm"].get<double>(),
                     gradientTolerance * wanted["grad_norm"].get<double>());
         if (step == 0) {

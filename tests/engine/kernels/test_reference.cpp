@@ -16,7 +16,8 @@ TEST(Reference, NormIsLayerNorm)
 {
     for (const std::int64_t width : {3, 24, 65}) {
         const auto n = static_cast<std::size_t>(5 * width), w = static_cast<std::size_t>(width);
-        const Values x = randomValues(n, 1), weight = randomValues(w, 2), bias = randomValues(w, 3), dn = randomValues(n, 4);
+        const Values x = randomValues(n, 1), weight = randomValues(w, 2), bias = randomValues(w, 3),
+                     dn = randomValues(n, 4);
         const auto wanted = layerNormOracle(x, weight, bias, width, 1e-5, dn);
         expectClose(reference::norm(x, weight, bias, width, 1e-5).n, wanted.n, tolerance, "n");
         const auto got = reference::normGradients(dn, x, weight, width, 1e-5);
@@ -44,14 +45,15 @@ TEST(Reference, AttentionIsMaskedSoftmax)
     struct Shape {
         std::int64_t batch, seq, heads, size;
     };
-    for (const Shape s : {Shape {1, 1, 1, 1}, {2, 7, 3, 3}, {1, 40, 2, 16}}) {
+    for (const Shape s : {Shape{1, 1, 1, 1}, {2, 7, 3, 3}, {1, 40, 2, 16}}) {
         const auto n = static_cast<std::size_t>(s.batch * s.seq * s.heads * s.size);
         const Values qkv = randomValues(3 * n, 1), dO = randomValues(n, 2);
         const auto wanted = attentionOracle(qkv, s.seq, s.heads, s.size, dO);
         const auto got = reference::attention(qkv, s.seq, s.heads, s.size);
         expectClose(got.o, wanted.o, tolerance, "o");
         expectClose(got.lse, wanted.lse, tolerance, "lse");
-        expectClose(reference::attentionGradients(dO, qkv, s.seq, s.heads, s.size), wanted.dqkv, tolerance, "dqkv");
+        expectClose(reference::attentionGradients(dO, qkv, s.seq, s.heads, s.size), wanted.dqkv, tolerance,
+                    "dqkv");
     }
 }
 

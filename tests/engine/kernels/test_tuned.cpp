@@ -62,11 +62,15 @@ std::string caseName(const testing::TestParamInfo<Case> &info)
 class ScratchArea
 {
 public:
-    explicit ScratchArea(std::int64_t bytes) : m_size(static_cast<std::size_t>(bytes)), m_bytes(m_size + 192, 0x5a) {}
+    explicit ScratchArea(std::int64_t bytes)
+        : m_size(static_cast<std::size_t>(bytes)),
+          m_bytes(m_size + 192, 0x5a)
+    {}
     ~ScratchArea()
     {
         const auto *end = static_cast<unsigned char *>(data()) + m_size;
-        EXPECT_TRUE(std::all_of(end, end + 64, [](unsigned char c) { return c == 0x5a; })) << "scratch overrun";
+        EXPECT_TRUE(std::all_of(end, end + 64, [](unsigned char c) { return c == 0x5a; }))
+            << "scratch overrun";
     }
     void *data()
     {
@@ -87,10 +91,20 @@ TEST_P(Tuned, Gemm)
         std::int64_t m, n, k;
     };
     unsigned seed = 1;
-    for (const Shape s : {Shape {1, 1, 1}, {2, 3, 5}, {14, 32, 7}, {15, 33, 64}, {29, 70, 131}, {64, 96, 128}, {40, 100, 1100},
-                          {3, 130, 2500}, {20, 40, 4100}, {7, 40, 1024}, {5, 8, 16}, {120, 40, 300}}) {
+    for (const Shape s : {Shape{1, 1, 1},
+                          {2, 3, 5},
+                          {14, 32, 7},
+                          {15, 33, 64},
+                          {29, 70, 131},
+                          {64, 96, 128},
+                          {40, 100, 1100},
+                          {3, 130, 2500},
+                          {20, 40, 4100},
+                          {7, 40, 1024},
+                          {5, 8, 16},
+                          {120, 40, 300}}) {
         const auto count = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-        for (const auto &[aT, bT] : {std::pair {false, false}, {false, true}, {true, false}, {true, true}}) {
+        for (const auto &[aT, bT] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
             Storage a = random(count(s.m * s.k), ++seed), b = random(count(s.k * s.n), ++seed);
             Storage biases = random(count(s.n), ++seed);
             const Values product = reference::multiply(a.values(), aT, b.values(), bT, s.m, s.n, s.k);
@@ -105,9 +119,12 @@ TEST_P(Tuned, Gemm)
             g.ldb = bT ? s.k : s.n;
             g.bTransposed = bT;
             g.ldc = s.n;
-            for (const auto &[wide, accumulate, bias] :
-                 {std::tuple {false, false, false}, {false, false, true}, {false, true, false}, {true, false, false},
-                  {true, false, true}, {true, true, false}}) {
+            for (const auto &[wide, accumulate, bias] : {std::tuple{false, false, false},
+                                                         {false, false, true},
+                                                         {false, true, false},
+                                                         {true, false, false},
+                                                         {true, false, true},
+                                                         {true, true, false}}) {
                 const DType stored = wide ? acc() : type();
                 Storage c(stored, randomValues(product.size(), ++seed)), gelus(type(), product.size());
                 Values wanted = product;
@@ -121,9 +138,9 @@ TEST_P(Tuned, Gemm)
                 ScratchArea scratch(table().gemmScratch(g));
                 g.scratch = scratch.data();
                 table().gemm(g);
-                const std::string what = std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k)
-                    + (aT ? " a turned" : "") + (bT ? " b turned" : "") + (wide ? " wide" : "")
-                    + (accumulate ? " added" : "") + (bias ? " bias" : "");
+                const std::string what = std::to_string(s.m) + "x" + std::to_string(s.n) + "x"
+                    + std::to_string(s.k) + (aT ? " a turned" : "") + (bT ? " b turned" : "")
+                    + (wide ? " wide" : "") + (accumulate ? " added" : "") + (bias ? " bias" : "");
                 expectClose(c.values(), wanted, bound(static_cast<double>(s.k), stored), what);
                 if (!wide) {
                     Values gelu = c.values();
@@ -157,8 +174,8 @@ TEST_P(Tuned, Norm)
             gradients.dw[i] += 1;
             gradients.db[i] += 2;
         }
-        table().normBackward(dn.data(), x.data(), stats.data(), weight.data(), residual.data(), dw.data(), db.data(), rows,
-                             width);
+        table().normBackward(dn.data(), x.data(), stats.data(), weight.data(), residual.data(), dw.data(),
+                             db.data(), rows, width);
         expectClose(dn.values(), gradients.dx, 8 * bound(8), "dx");
         expectClose(dw.values(), gradients.dw, 8 * bound(8, acc()), "dw");
         expectClose(db.values(), gradients.db, 8 * bound(8, acc()), "db");
@@ -175,7 +192,8 @@ TEST_P(Tuned, Gelu)
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         const double wanted = reference::gelu(u.get(i));
         // tanh cancels for large negative inputs, ours does not: an absolute part.
-        EXPECT_NEAR(a.get(i), wanted, 1e-15 + bound(1) * std::abs(wanted) + (type() == DType::F64 ? 0 : 1e-9)) << u.get(i);
+        EXPECT_NEAR(a.get(i), wanted, 1e-15 + bound(1) * std::abs(wanted) + (type() == DType::F64 ? 0 : 1e-9))
+            << u.get(i);
     }
     const std::int64_t width = 109, rows = 11;
     Storage grad = random(inputs.size(), 8), sums(acc(), Values(static_cast<std::size_t>(width), 1.0));
@@ -195,11 +213,17 @@ TEST_P(Tuned, Attention)
     struct Shape {
         std::int64_t batch, seq, heads, size;
     };
-    for (const Shape s : {Shape {1, 1, 1, 1}, {2, 5, 1, 3}, {1, 16, 3, 8}, {2, 33, 2, 5}, {1, 100, 1, 64}, {1, 257, 2, 16},
+    for (const Shape s : {Shape{1, 1, 1, 1},
+                          {2, 5, 1, 3},
+                          {1, 16, 3, 8},
+                          {2, 33, 2, 5},
+                          {1, 100, 1, 64},
+                          {1, 257, 2, 16},
                           {1, 700, 1, 40}}) {
         const std::int64_t tokens = s.batch * s.seq, width = s.heads * s.size;
         const auto count = static_cast<std::size_t>(tokens * width);
-        Storage qkv = random(3 * count, 1), o(type(), count), lse(acc(), static_cast<std::size_t>(s.heads * tokens));
+        Storage qkv = random(3 * count, 1), o(type(), count),
+                lse(acc(), static_cast<std::size_t>(s.heads * tokens));
         Storage dO = random(count, 2), dqkv(type(), 3 * count);
         Attention a;
         a.seq = s.seq;
@@ -222,7 +246,8 @@ TEST_P(Tuned, Attention)
         a.dqkv = dqkv.data();
         for (std::int64_t pair = 0; pair < s.batch * s.heads; ++pair)
             table().attentionBackward(a, pair);
-        expectClose(dqkv.values(), reference::attentionGradients(dO.values(), qkv.values(), s.seq, s.heads, s.size),
+        expectClose(dqkv.values(),
+                    reference::attentionGradients(dO.values(), qkv.values(), s.seq, s.heads, s.size),
                     4 * bound(16), what + " dqkv");
     }
 }
@@ -231,7 +256,8 @@ TEST_P(Tuned, SoftmaxLoss)
 {
     for (const bool wide : {true, false}) {
         for (const std::int64_t vocab : {1, 2, 61, 512}) {
-            const std::vector<std::int32_t> labels = {0, static_cast<std::int32_t>(vocab - 1), -1, static_cast<std::int32_t>(vocab / 2)};
+            const std::vector<std::int32_t> labels = {0, static_cast<std::int32_t>(vocab - 1), -1,
+                                                      static_cast<std::int32_t>(vocab / 2)};
             const auto count = labels.size() * static_cast<std::size_t>(vocab);
             Storage logits(wide ? acc() : type(), randomValues(count, 3, 4));
             Values wanted = logits.values();
@@ -254,8 +280,10 @@ TEST_P(Tuned, SoftmaxLoss)
             Storage gradients(type(), count);
             const std::size_t gap = bytesOf(logits.type()) / bytesOf(type());
             for (std::size_t r = 0; r < labels.size(); ++r)
-                std::memcpy(static_cast<char *>(gradients.data()) + r * static_cast<std::size_t>(vocab) * bytesOf(type()),
-                            static_cast<char *>(logits.data()) + r * static_cast<std::size_t>(vocab) * bytesOf(type()) * gap,
+                std::memcpy(static_cast<char *>(gradients.data())
+                                + r * static_cast<std::size_t>(vocab) * bytesOf(type()),
+                            static_cast<char *>(logits.data())
+                                + r * static_cast<std::size_t>(vocab) * bytesOf(type()) * gap,
                             static_cast<std::size_t>(vocab) * bytesOf(type()));
             expectClose(gradients.values(), wanted, vocab == 1 ? 1e-6 : 4 * bound(1), "dlogits");
         }
@@ -267,7 +295,8 @@ TEST_P(Tuned, RowsAndColumns)
     for (const std::int64_t width : {1, 5, 24, 67}) {
         const std::int64_t rows = 21, seq = 4;
         const auto n = static_cast<std::size_t>(rows * width), w = static_cast<std::size_t>(width);
-        Storage x = random(n, 1), y = random(n, 2), bias = random(w, 3), sums(acc(), Values(w, 1.0)), table4 = random(4 * w, 4);
+        Storage x = random(n, 1), y = random(n, 2), bias = random(w, 3), sums(acc(), Values(w, 1.0)),
+                table4 = random(4 * w, 4);
         Values joined(n), columns(w, 1.0), positioned(n);
         for (std::size_t i = 0; i < n; ++i) {
             joined[i] = x.get(i) + y.get(i) + bias.get(i % w);
@@ -281,7 +310,8 @@ TEST_P(Tuned, RowsAndColumns)
 
         const std::vector<std::int32_t> index = {3, 0, 0, 2, 1, 3, 3};
         Storage looked(type(), index.size() * w);
-        table().lookup(index.data(), table4.data(), looked.data(), static_cast<std::int64_t>(index.size()), width);
+        table().lookup(index.data(), table4.data(), looked.data(), static_cast<std::int64_t>(index.size()),
+                       width);
         for (std::size_t i = 0; i < looked.size(); ++i)
             EXPECT_EQ(looked.get(i), table4.get(static_cast<std::size_t>(index[i / w]) * w + i % w));
         for (const GradientStorage storage : {Wide, Same}) {
@@ -291,8 +321,8 @@ TEST_P(Tuned, RowsAndColumns)
                 if (i % w >= w / 2)
                     wanted[static_cast<std::size_t>(index[i / w]) * w + i % w] += x.get(i);
             }
-            table().scatterAdd[storage](index.data(), x.data(), grads.data(), static_cast<std::int64_t>(index.size()), width,
-                                        width / 2, width);
+            table().scatterAdd[storage](index.data(), x.data(), grads.data(),
+                                        static_cast<std::int64_t>(index.size()), width, width / 2, width);
             expectClose(grads.values(), wanted, 3 * bound(3, grads.type()), "scatter");
         }
         table().addPositions(x.data(), table4.data(), 2, seq, rows, width);
@@ -333,7 +363,7 @@ TEST_P(Tuned, GradientsNormAndAdam)
         const bool master = type() == DType::BF16;
         Storage param = random(n, 3), exp1(acc(), n), exp2(acc(), n), copy(acc(), param.values());
         Values p = param.values(), m(n), v(n);
-        const reference::AdamRule rule {0.01, 0.9, 0.95, 1e-8, 0.1};
+        const reference::AdamRule rule{0.01, 0.9, 0.95, 1e-8, 0.1};
         for (std::int64_t step = 1; step <= 3; ++step) {
             Adam adam;
             adam.grad = grad.data();
@@ -376,7 +406,8 @@ TEST_P(Tuned, Exponential)
         const double wanted = std::exp(static_cast<double>(x[i]));
         int exponent;
         std::frexp(wanted, &exponent);
-        worst = std::max(worst, std::abs(static_cast<double>(y[i]) - wanted) / std::ldexp(1.0, exponent - 24));
+        worst =
+            std::max(worst, std::abs(static_cast<double>(y[i]) - wanted) / std::ldexp(1.0, exponent - 24));
     }
     EXPECT_LE(worst, 2.0);
     const float limits[] = {-87.1f, -1000.0f, -INFINITY, 88.9f, INFINITY, NAN};
