@@ -11,9 +11,10 @@ using namespace rankyard;
 
 namespace {
 
-constexpr char usage[] = "rankyard-agent serve [--ready-fd N]   the daemon of this user, host and build\n"
-                         "rankyard-agent attach                 starts it when there is none, and speaks for it on the standard streams\n"
-                         "rankyard-agent --version\n";
+constexpr char usage[] =
+    "rankyard-agent serve [--ready-fd N]   the daemon of this user, host and build\n"
+    "rankyard-agent attach                 starts it when there is none, and speaks for it on the standard streams\n"
+    "rankyard-agent --version\n";
 
 int finish(const Status &status)
 {

@@ -326,6 +326,15 @@ SpoolReader::SpoolReader(const fs::path &spool, StreamId stream, std::uint64_t n
       m_next(std::max<std::uint64_t>(next, 1))
 {}
 
+void SpoolReader::rest()
+{
+    m_file.reset();
+    m_segment = 0;
+    m_offset = 0;
+    m_buffer = {};
+    m_at = 0;
+}
+
 /// Opens the segment that has (or will have) m_next; false when there is no later one than the open one.
 bool SpoolReader::openNext()
 {

@@ -109,6 +109,9 @@ public:
     Result<std::size_t> read(std::size_t maxBytes, const std::function<bool(const wire::FrameView &)> &take,
                              const Spool *live = nullptr);
 
+    /// Closes the file and keeps the place: for a stream that may not go on for long.
+    void rest();
+
 private:
     bool openNext();
     bool fill();

@@ -46,7 +46,8 @@ Fd openLog(const fs::path &file)
     ::fcntl(ready, F_SETFD, 0);
     const std::string fd = std::to_string(ready);
     if (::chdir("/") == 0)
-        ::execl(program.c_str(), program.c_str(), "serve", "--ready-fd", fd.c_str(), static_cast<char *>(nullptr));
+        ::execl(program.c_str(), program.c_str(), "serve", "--ready-fd", fd.c_str(),
+                static_cast<char *>(nullptr));
     static constexpr char text[] = "cannot execute rankyard-agent\n";
     [[maybe_unused]] const ssize_t n = ::write(ready, text, sizeof text - 1);
     ::_exit(127);
@@ -54,7 +55,7 @@ Fd openLog(const fs::path &file)
 
 Status startDaemon(const Endpoint &at)
 {
-    std::array<int, 2> pipe {};
+    std::array<int, 2> pipe{};
     if (::pipe2(pipe.data(), O_CLOEXEC) != 0)
         return Error::fromErrno(errno, "cannot create a pipe", "agent");
     const Fd read(pipe[0]);
@@ -84,7 +85,8 @@ Status startDaemon(const Endpoint &at)
         return {};
     if (!text.empty() && text.back() == '\n')
         text.pop_back();
-    return Error::make(Code::Io, "the agent could not start", at.log().string()).withFound(text.empty() ? "nothing said" : text);
+    return Error::make(Code::Io, "the agent could not start", at.log().string())
+        .withFound(text.empty() ? "nothing said" : text);
 }
 
 /// A connection to the daemon, which is started when there is none. One that leaves just now is asked again.
@@ -95,7 +97,7 @@ Result<Fd> reach()
     for (;;) {
         auto connection = connectTo(at);
         if (connection) {
-            pollfd wait {connection->get(), POLLIN, 0};
+            pollfd wait{connection->get(), POLLIN, 0};
             char first = 0;
             // The daemon speaks first: end of file here means that it is leaving.
             if (::poll(&wait, 1, 15'000) > 0 && ::recv(connection->get(), &first, 1, MSG_PEEK) == 1)
@@ -107,7 +109,8 @@ Result<Fd> reach()
             return Error::make(Code::Io, "the agent does not answer", at.socket().string())
                 .withHint("Its log is " + at.log().string());
         RY_TRY(startDaemon(at));
-        std::this_thread::sleep_for(std::chrono::milliseconds(5)); // another daemon may hold the lock and not listen yet
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds(5)); // another daemon may hold the lock and not listen yet
     }
 }
 

@@ -13,7 +13,7 @@ namespace wire = telemetry::wire;
 
 namespace {
 
-constexpr std::size_t portion = std::size_t {256} << 10;
+constexpr std::size_t portion = std::size_t{256} << 10;
 
 std::string textOf(const Json &json, const char *key)
 {
@@ -29,20 +29,25 @@ std::string hostName()
 
 } // namespace
 
-Client::Client(EventLoop &loop, RunManager &runs, Fd fd, std::function<void(Client *)> closed) :
-    m_loop(loop), m_runs(runs), m_connection(loop, std::move(fd), {
-        [this](const wire::FrameView &view) { frame(view); },
-        [this, closed](const std::optional<Error> &) { closed(this); },
-        [this] { pumpAll(); }})
-{
-}
+Client::Client(EventLoop &loop, RunManager &runs, Fd fd, std::function<void(Client *)> closed)
+    : m_loop(loop),
+      m_runs(runs),
+      m_connection(loop, std::move(fd),
+                   {[this](const wire::FrameView &view) { frame(view); },
+                    [this, closed](const std::optional<Error> &) { closed(this); }, [this] { pumpAll(); }})
+{}
 
 Status Client::start()
 {
     RY_TRY(m_connection.start());
     m_connection.sendJson(wire::FrameType::Hello,
-        {{"protocol", {protocolLowest, protocolHighest}}, {"build", buildId()}, {"host", hostName()}, {"pid", ::getpid()},
-            {"boot_id", bootId()}, {"monotonic_ns", monotonicNs()}, {"wall_ns", wallNs()}});
+                          {{"protocol", {protocolLowest, protocolHighest}},
+                           {"build", buildId()},
+                           {"host", hostName()},
+                           {"pid", ::getpid()},
+                           {"boot_id", bootId()},
+                           {"monotonic_ns", monotonicNs()},
+                           {"wall_ns", wallNs()}});
     return {};
 }
 
@@ -72,7 +77,8 @@ void Client::request(const Json &message)
 {
     const Json id = message.contains("id") ? message["id"] : Json();
     const std::string method = textOf(message, "method");
-    const Json params = message.contains("params") && message["params"].is_object() ? message["params"] : Json::object();
+    const Json params =
+        message.contains("params") && message["params"].is_object() ? message["params"] : Json::object();
     if (method == "start")
         startRun(id, params);
     else
@@ -87,11 +93,12 @@ void Client::startRun(const Json &id, const Json &params)
     order.jobDir = textOf(params, "job_dir");
     order.runDir = textOf(params, "run_dir");
     order.resume = textOf(params, "resume");
-    m_runs.start(std::move(order), [this, id, alive = std::weak_ptr<bool>(m_alive)](const Result<RunReport> &result) {
-        if (alive.expired())
-            return; // the client has gone; the run goes on
-        reply(id, result ? Result<Json>(writeReport(*result)) : Result<Json>(result.error()));
-    });
+    m_runs.start(std::move(order),
+                 [this, id, alive = std::weak_ptr<bool>(m_alive)](const Result<RunReport> &result) {
+                     if (alive.expired())
+                         return; // the client has gone; the run goes on
+                     reply(id, result ? Result<Json>(writeReport(*result)) : Result<Json>(result.error()));
+                 });
 }
 
 Result<Json> Client::answer(const std::string &method, const Json &params, const std::string &run)
@@ -100,12 +107,12 @@ Result<Json> Client::answer(const std::string &method, const Json &params, const
         Json all = Json::array();
         for (const RunReport &report : m_runs.list())
             all.push_back(writeReport(report));
-        return Json {{"runs", std::move(all)}};
+        return Json{{"runs", std::move(all)}};
     }
     if (method == "describe") {
         RY_ASSIGN(const RunReport report, m_runs.report(run));
         RY_ASSIGN(Json job, m_runs.job(run));
-        return Json {{"report", writeReport(report)}, {"job", std::move(job)}};
+        return Json{{"report", writeReport(report)}, {"job", std::move(job)}};
     }
     if (method == "subscribe") {
         RY_TRY(subscribe(run, params));
@@ -147,11 +154,13 @@ Status Client::subscribe(const std::string &run, const Json &params)
     Subscription subscription;
     const Json from = params.contains("from") ? params["from"] : Json::array();
     for (const Json &position : from) {
-        if (!position.is_array() || position.size() != 3 || !position[0].is_number_unsigned() || !position[1].is_number_integer()
-            || !position[2].is_number_unsigned())
-            return Error::make(Code::BadData, "a position is malformed", "from").withFound(dumpJson(position));
-        const telemetry::StreamId stream {position[0].get<std::uint32_t>(), position[1].get<std::int32_t>()};
-        subscription.readers.try_emplace(stream, report.folder + "/spool", stream, position[2].get<std::uint64_t>() + 1);
+        if (!position.is_array() || position.size() != 3 || !position[0].is_number_unsigned()
+            || !position[1].is_number_integer() || !position[2].is_number_unsigned())
+            return Error::make(Code::BadData, "a position is malformed", "from")
+                .withFound(dumpJson(position));
+        const telemetry::StreamId stream{position[0].get<std::uint32_t>(), position[1].get<std::int32_t>()};
+        subscription.readers.try_emplace(stream, report.folder + "/spool", stream,
+                                         position[2].get<std::uint64_t>() + 1);
     }
     m_subscriptions.insert_or_assign(run, std::move(subscription));
     records(run);
@@ -209,7 +218,11 @@ void Client::pump(const std::string &run, Subscription &subscription)
     subscription.news = false;
     if (live || m_runs.starting(run)) {
         subscription.caughtUp = false;
-    } else if (!subscription.caughtUp) {
+        return;
+    }
+    for (auto &[stream, reader] : subscription.readers)
+        reader.rest();
+    if (!subscription.caughtUp) {
         subscription.caughtUp = true;
         m_connection.sendJson(wire::FrameType::Notice, {{"kind", "caught-up"}, {"run", run}});
     }
@@ -222,10 +235,13 @@ bool Client::pumpStream(const std::string &run, telemetry::SpoolReader &reader, 
         if (m_connection.room() == 0)
             return false;
         std::string out;
-        const auto given = reader.read(portion, [&](const wire::FrameView &frame) {
-            wire::appendRunRecord(out, run, frame);
-            return true;
-        }, live);
+        const auto given = reader.read(
+            portion,
+            [&](const wire::FrameView &frame) {
+                wire::appendRunRecord(out, run, frame);
+                return true;
+            },
+            live);
         m_connection.send(out);
         if (!given || *given < portion)
             return true;

@@ -12,10 +12,11 @@ namespace rankyard::agent {
 
 namespace wire = telemetry::wire;
 
-Connection::Connection(EventLoop &loop, Fd fd, Callbacks callbacks) :
-    m_loop(loop), m_fd(std::move(fd)), m_callbacks(std::move(callbacks))
-{
-}
+Connection::Connection(EventLoop &loop, Fd fd, Callbacks callbacks)
+    : m_loop(loop),
+      m_fd(std::move(fd)),
+      m_callbacks(std::move(callbacks))
+{}
 
 Connection::~Connection()
 {

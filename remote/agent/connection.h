@@ -44,7 +44,7 @@ public:
     void drain();
 
 private:
-    static constexpr std::size_t limit = std::size_t {1} << 20;
+    static constexpr std::size_t limit = std::size_t{1} << 20;
 
     void ready(std::uint32_t events);
     bool readSome();
@@ -59,7 +59,8 @@ private:
     std::size_t m_sent = 0;
     bool m_watchingOut = false;
     bool m_closed = false;
-    std::shared_ptr<bool> m_alive = std::make_shared<bool>(true); ///< tells a function on the stack that the object is gone
+    std::shared_ptr<bool> m_alive =
+        std::make_shared<bool>(true); ///< tells a function on the stack that the object is gone
 };
 
 } // namespace rankyard::agent

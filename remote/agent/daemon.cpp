@@ -51,7 +51,10 @@ DaemonOptions DaemonOptions::fromEnvironment()
 
 namespace {
 
-void say(const std::string &text) { ::dprintf(STDERR_FILENO, "%lld %s\n", static_cast<long long>(wallNs() / 1'000'000), text.c_str()); }
+void say(const std::string &text)
+{
+    ::dprintf(STDERR_FILENO, "%lld %s\n", static_cast<long long>(wallNs() / 1'000'000), text.c_str());
+}
 
 /// The daemon's parts, made and destroyed together.
 class Daemon
@@ -81,7 +84,7 @@ private:
     bool m_ending = false;
 };
 
-constexpr std::chrono::milliseconds tickTime {500};
+constexpr std::chrono::milliseconds tickTime{500};
 
 Status Daemon::start()
 {
@@ -93,16 +96,18 @@ Status Daemon::start()
         return Error::make(Code::InUse, "an agent serves already", m_endpoint.lock().string());
     RY_ASSIGN(m_loop, EventLoop::create());
     RY_TRY(watchSignals());
-    m_runs = std::make_unique<RunManager>(*m_loop, m_options.workerProgram, m_options.limits, RunManager::Callbacks {
-        [this](const RunReport &report) {
-            say(report.run.id + " " + telemetry::nameOf(report.state) + (report.error ? ": " + report.error->text() : ""));
-            for (const auto &[client, owner] : m_clients)
-                client->status(report);
-        },
-        [this](const std::string &run) {
-            for (const auto &[client, owner] : m_clients)
-                client->records(run);
-        }});
+    m_runs = std::make_unique<RunManager>(
+        *m_loop, m_options.workerProgram, m_options.limits,
+        RunManager::Callbacks{[this](const RunReport &report) {
+                                  say(report.run.id + " " + telemetry::nameOf(report.state)
+                                      + (report.error ? ": " + report.error->text() : ""));
+                                  for (const auto &[client, owner] : m_clients)
+                                      client->status(report);
+                              },
+                              [this](const std::string &run) {
+                                  for (const auto &[client, owner] : m_clients)
+                                      client->records(run);
+                              }});
     m_runs->recover();
     m_loop->setAfterRound([this] { m_runs->flush(); });
     RY_ASSIGN(m_listen, listenAt(m_endpoint));
@@ -116,6 +121,7 @@ Status Daemon::watchSignals()
 {
     ::signal(SIGPIPE, SIG_IGN);
     ::signal(SIGHUP, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_IGN);         // a limit of file size is a full disk, not the end
     ::prctl(PR_SET_CHILD_SUBREAPER, 1); // what ranks leave behind comes to us, and is ended with them
     sigset_t set;
     sigemptyset(&set);
@@ -130,10 +136,11 @@ Status Daemon::watchSignals()
 
 void Daemon::onSignal()
 {
-    signalfd_siginfo info {};
+    signalfd_siginfo info{};
     while (::read(m_signals.get(), &info, sizeof info) == sizeof info) {
         say("told to end by " + signalName(static_cast<int>(info.ssi_signo)));
-        m_ending = true;
+        if (!std::exchange(m_ending, true))
+            m_loop->after(std::chrono::milliseconds(1), [this] { tick(); });
         m_runs->stopAll("signal"); // the second time it kills them
     }
 }
@@ -144,11 +151,12 @@ void Daemon::accept()
         Fd fd(::accept4(m_listen.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!fd.valid())
             return;
-        ucred peer {};
+        ucred peer{};
         socklen_t size = sizeof peer;
         if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::geteuid())
             continue; // the folder keeps others out; this says so twice
-        auto client = std::make_unique<Client>(*m_loop, *m_runs, std::move(fd), [this](Client *gone) { closed(gone); });
+        auto client =
+            std::make_unique<Client>(*m_loop, *m_runs, std::move(fd), [this](Client *gone) { closed(gone); });
         Client *raw = client.get();
         m_clients[raw] = std::move(client);
         if (!raw->start())
@@ -164,7 +172,7 @@ void Daemon::closed(Client *client)
 
 void Daemon::tick()
 {
-    m_loop->after(tickTime, [this] { tick(); });
+    m_loop->after(m_ending ? std::chrono::milliseconds(20) : tickTime, [this] { tick(); });
     m_runs->reapStrangers();
     const auto now = EventLoop::Clock::now();
     if (!m_runs->idle() || (!m_clients.empty() && !m_ending)) {

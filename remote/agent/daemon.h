@@ -10,7 +10,7 @@
 namespace rankyard::agent {
 
 struct DaemonOptions {
-    std::chrono::milliseconds idle {600'000}; ///< without runs and clients, then it leaves
+    std::chrono::milliseconds idle{600'000}; ///< without runs and clients, then it leaves
     Run::Limits limits;
     std::filesystem::path workerProgram;
     int readyFd = -1; ///< gets "ready\n", or the error as text, and is closed

@@ -42,7 +42,7 @@ namespace {
 /// The address of a socket in a folder whose path may be longer than an address can be: by way of the folder's descriptor.
 struct Address {
     Fd folder;
-    sockaddr_un value {};
+    sockaddr_un value{};
 };
 
 Result<Address> addressOf(const Endpoint &endpoint)
@@ -52,7 +52,8 @@ Result<Address> addressOf(const Endpoint &endpoint)
     if (!address.folder.valid())
         return Error::fromErrno(errno, "cannot open the folder for sockets", endpoint.folder.string());
     address.value.sun_family = AF_UNIX;
-    const std::string path = "/proc/self/fd/" + std::to_string(address.folder.get()) + "/" + endpoint.name + ".sock";
+    const std::string path =
+        "/proc/self/fd/" + std::to_string(address.folder.get()) + "/" + endpoint.name + ".sock";
     if (path.size() >= sizeof address.value.sun_path)
         return Error::make(Code::Io, "the name of the socket is too long", endpoint.name);
     std::memcpy(address.value.sun_path, path.c_str(), path.size() + 1);
@@ -67,11 +68,14 @@ Result<Fd> listenAt(const Endpoint &endpoint)
     ::unlink(endpoint.socket().c_str());
     Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const mode_t before = ::umask(0177);
-    const int bound = fd.valid() ? ::bind(fd.get(), reinterpret_cast<const sockaddr *>(&address.value), sizeof address.value) : -1;
+    const int bound = fd.valid()
+        ? ::bind(fd.get(), reinterpret_cast<const sockaddr *>(&address.value), sizeof address.value)
+        : -1;
     const int failure = errno;
     ::umask(before);
     if (bound != 0 || ::listen(fd.get(), 64) != 0)
-        return Error::fromErrno(bound != 0 ? failure : errno, "cannot listen on the socket", endpoint.socket().string());
+        return Error::fromErrno(bound != 0 ? failure : errno, "cannot listen on the socket",
+                                endpoint.socket().string());
     return fd;
 }
 
@@ -82,8 +86,8 @@ Result<Fd> connectTo(const Endpoint &endpoint)
     if (!fd.valid())
         return Error::fromErrno(errno, "cannot create a socket", endpoint.socket().string());
     if (::connect(fd.get(), reinterpret_cast<const sockaddr *>(&address.value), sizeof address.value) != 0)
-        return Error::make(errno == ENOENT || errno == ECONNREFUSED ? Code::NotFound : Code::Io, "cannot reach the agent",
-            endpoint.socket().string())
+        return Error::make(errno == ENOENT || errno == ECONNREFUSED ? Code::NotFound : Code::Io,
+                           "cannot reach the agent", endpoint.socket().string())
             .withFound(std::strerror(errno));
     return fd;
 }

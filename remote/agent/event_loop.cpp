@@ -23,18 +23,18 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create()
 
 Status EventLoop::add(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready)
 {
-    epoll_event event {};
+    epoll_event event{};
     event.events = events;
     event.data.fd = fd;
     if (::epoll_ctl(m_epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0)
         return Error::fromErrno(errno, "cannot watch a descriptor", "fd " + std::to_string(fd));
-    m_watches[fd] = std::make_shared<Watch>(Watch {std::move(ready)});
+    m_watches[fd] = std::make_shared<Watch>(Watch{std::move(ready)});
     return {};
 }
 
 void EventLoop::change(int fd, std::uint32_t events)
 {
-    epoll_event event {};
+    epoll_event event{};
     event.events = events;
     event.data.fd = fd;
     ::epoll_ctl(m_epoll.get(), EPOLL_CTL_MOD, fd, &event);
@@ -102,9 +102,10 @@ void EventLoop::fireTimers()
 
 void EventLoop::run()
 {
-    std::array<epoll_event, 64> events {};
+    std::array<epoll_event, 64> events{};
     while (!m_quit) {
-        const int count = ::epoll_wait(m_epoll.get(), events.data(), static_cast<int>(events.size()), waitMs());
+        const int count =
+            ::epoll_wait(m_epoll.get(), events.data(), static_cast<int>(events.size()), waitMs());
         for (int i = 0; i < count && !m_quit; ++i) {
             // A callback of this round may have removed the descriptor, or itself: the copy keeps it alive meanwhile.
             const auto at = m_watches.find(events[static_cast<std::size_t>(i)].data.fd);

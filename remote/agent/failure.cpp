@@ -68,7 +68,8 @@ fs::path memoryCgroup(bool &v1)
         }
     }
     std::error_code error;
-    for (const fs::path &folder : {fs::path("/sys/fs/cgroup/memory" + own1), fs::path("/sys/fs/cgroup/memory")}) {
+    for (const fs::path &folder :
+         {fs::path("/sys/fs/cgroup/memory" + own1), fs::path("/sys/fs/cgroup/memory")}) {
         if (!own1.empty() && fs::exists(folder / "memory.oom_control", error)) {
             v1 = true;
             return folder;
@@ -112,7 +113,7 @@ std::string OomWatch::evidence() const
         const auto limit = readFile(m_limit);
         std::int64_t bytes = 0;
         if (limit && std::from_chars(limit->data(), limit->data() + limit->size(), bytes).ec == std::errc()
-            && bytes < std::int64_t {1} << 60)
+            && bytes < std::int64_t{1} << 60)
             text += " of " + formatBytes(static_cast<double>(bytes));
         return text + ", oom_kill +" + std::to_string(now.cgroup - m_before.cgroup);
     }
@@ -169,9 +170,11 @@ Error bySignal(const Evidence &evidence, const std::string &oomEvidence)
     error.found = signal;
     if (evidence.status.signal == SIGKILL && !oomEvidence.empty()) {
         error.what = nameOf(evidence) + " was killed by " + signal + ": out of memory (" + oomEvidence + ")";
-        error.hint = "Use a smaller batch.micro, recompute, or a higher zero.stage, or give the job more memory";
+        error.hint =
+            "Use a smaller batch.micro, recompute, or a higher zero.stage, or give the job more memory";
     } else {
-        error.what = nameOf(evidence) + " was killed by " + signal + ": " + likelyCause(evidence.status.signal);
+        error.what =
+            nameOf(evidence) + " was killed by " + signal + ": " + likelyCause(evidence.status.signal);
     }
     return error;
 }
@@ -224,11 +227,21 @@ Error firstCause(const std::vector<Evidence> &evidence, const std::string &oomEv
 {
     if (evidence.empty())
         return Error::make(Code::Internal, "the run failed and no rank said why");
-    const Evidence *cause = &evidence.front();
+    // A rank that blames a peer ends with a status of its own, which says nothing more.
+    const auto blames = [&evidence](int rank) {
+        return std::any_of(evidence.begin(), evidence.end(), [rank](const Evidence &one) {
+            return one.rank == rank && one.kind == Evidence::Kind::PeerError;
+        });
+    };
+    const Evidence *cause = nullptr;
     for (const Evidence &one : evidence) {
-        if (weight(one.kind) < weight(cause->kind))
+        if (one.kind == Evidence::Kind::ExitCode && blames(one.rank))
+            continue;
+        if (!cause || weight(one.kind) < weight(cause->kind))
             cause = &one;
     }
+    if (!cause)
+        cause = &evidence.front();
     // What a rank said of itself before it died explains its death.
     for (const Evidence &one : evidence) {
         if (one.rank == cause->rank && one.kind == Evidence::Kind::OwnError) {

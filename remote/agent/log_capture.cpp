@@ -15,7 +15,9 @@ namespace {
 /// Length of the valid UTF-8 sequence at the begin of `bytes`; 0 when there is none (RFC 3629).
 std::size_t sequenceLength(std::string_view bytes)
 {
-    const auto at = [&bytes](std::size_t i) { return i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0; };
+    const auto at = [&bytes](std::size_t i) {
+        return i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0;
+    };
     const auto follows = [&at](std::size_t i) { return (at(i) & 0xc0) == 0x80; };
     const unsigned first = at(0);
     if (first < 0x80)
@@ -57,8 +59,9 @@ std::string cleanLine(std::string_view bytes)
     return out;
 }
 
-LogCapture::LogCapture(fs::path file, std::function<void(std::string)> line) :
-    m_file(std::move(file)), m_lineDone(std::move(line))
+LogCapture::LogCapture(fs::path file, std::function<void(std::string)> line)
+    : m_file(std::move(file)),
+      m_lineDone(std::move(line))
 {
     m_fd = Fd(::open(m_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (m_fd.valid())
@@ -130,7 +133,8 @@ void LogCapture::endLine()
 bool LogCapture::mayPass()
 {
     const auto now = std::chrono::steady_clock::now();
-    m_credit = std::min(burst, m_credit + linesPerSecond * std::chrono::duration<double>(now - m_creditAt).count());
+    m_credit =
+        std::min(burst, m_credit + linesPerSecond * std::chrono::duration<double>(now - m_creditAt).count());
     m_creditAt = now;
     if (m_credit < 1)
         return false;

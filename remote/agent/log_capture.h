@@ -35,7 +35,7 @@ public:
 private:
     static constexpr std::size_t longestLine = 16384;
     static constexpr std::size_t linesKept = 50;
-    static constexpr std::int64_t fileBytes = std::int64_t {64} << 20;
+    static constexpr std::int64_t fileBytes = std::int64_t{64} << 20;
     static constexpr double linesPerSecond = 2000;
     static constexpr double burst = 4000;
 

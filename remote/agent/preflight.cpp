@@ -57,7 +57,8 @@ std::int64_t numberIn(const fs::path &file, std::string_view key = {})
     if (!text)
         return -1;
     const std::size_t at = key.empty() ? 0 : text->find(key);
-    const std::size_t digit = at == std::string::npos ? at : text->find_first_of("0123456789", at + key.size());
+    const std::size_t digit =
+        at == std::string::npos ? at : text->find_first_of("0123456789", at + key.size());
     std::int64_t number = -1;
     if (digit != std::string::npos)
         std::from_chars(text->data() + digit, text->data() + text->size(), number);
@@ -75,15 +76,17 @@ std::int64_t freeMemory()
     const struct {
         const char *limit;
         const char *used;
-    } groups[] = {{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+    } groups[] = {
+        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
         {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}};
     for (const auto &group : groups) {
         const std::int64_t limit = numberIn(group.limit);
         const std::int64_t used = numberIn(group.used);
-        if (limit < 0 || used < 0 || limit > std::int64_t {1} << 60)
+        if (limit < 0 || used < 0 || limit > std::int64_t{1} << 60)
             continue;
         // Cached files count as used but give way.
-        const std::int64_t cached = std::max<std::int64_t>(0, numberIn(fs::path(group.used).parent_path() / "memory.stat", "inactive_file"));
+        const std::int64_t cached = std::max<std::int64_t>(
+            0, numberIn(fs::path(group.used).parent_path() / "memory.stat", "inactive_file"));
         const std::int64_t left = std::max<std::int64_t>(0, limit - used + cached);
         least = least < 0 ? left : std::min(least, left);
     }
@@ -106,9 +109,11 @@ Status checkMemory(const plan::Plan &plan)
     if (free < 0 || needed <= free)
         return {};
     return Error::make(Code::DoesNotFit, "the ranks' memory does not fit on this host", "job")
-        .withFound(formatBytes(static_cast<double>(needed)) + " for " + std::to_string(plan.grid.world()) + " ranks")
+        .withFound(formatBytes(static_cast<double>(needed)) + " for " + std::to_string(plan.grid.world())
+                   + " ranks")
         .withExpected("at most " + formatBytes(static_cast<double>(free)))
-        .withHint("rankyardctl plan shows what takes it; a smaller batch.micro or a higher zero.stage takes less");
+        .withHint(
+            "rankyardctl plan shows what takes it; a smaller batch.micro or a higher zero.stage takes less");
 }
 
 Status findCheckpoint(Prepared &prepared, const std::string &fingerprint)
@@ -123,8 +128,10 @@ Status findCheckpoint(Prepared &prepared, const std::string &fingerprint)
     auto found = checkpoint::newestCheckpoint(run->checkpointDir, checkpoint::Verify::Sizes);
     if (!found)
         return found.error();
-    if (!fingerprint.empty() && !found->manifest.dataFingerprint.empty() && found->manifest.dataFingerprint != fingerprint)
-        return Error::make(Code::BadData, "the corpus is not the one that the run was trained on", "data.train")
+    if (!fingerprint.empty() && !found->manifest.dataFingerprint.empty()
+        && found->manifest.dataFingerprint != fingerprint)
+        return Error::make(Code::BadData, "the corpus is not the one that the run was trained on",
+                           "data.train")
             .withFound(fingerprint)
             .withExpected(found->manifest.dataFingerprint)
             .withHint("Restore the corpus, or start a new run");
@@ -153,7 +160,7 @@ Result<Prepared> prepareRun(StartOrder order)
     RY_TRY(checkMemory(plan));
     const int world = plan.grid.world();
     auto shares = shareCores(ownCores(), world, static_cast<int>(job.run.threads.value_or(0)));
-    Prepared prepared {std::move(order), std::move(job), std::move(plan), std::move(shares), {}, 0};
+    Prepared prepared{std::move(order), std::move(job), std::move(plan), std::move(shares), {}, 0};
     if (!prepared.order.resume.empty())
         RY_TRY(findCheckpoint(prepared, corpus.fingerprint()));
     return prepared;

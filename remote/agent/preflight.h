@@ -50,6 +50,7 @@ struct Prepared {
 Result<Prepared> prepareRun(StartOrder order);
 
 /// Where a run's checkpoints lie.
-std::filesystem::path checkpointDir(const spec::JobSpec &job, const std::string &jobDir, const std::filesystem::path &runFolder);
+std::filesystem::path checkpointDir(const spec::JobSpec &job, const std::string &jobDir,
+                                    const std::filesystem::path &runFolder);
 
 } // namespace rankyard::agent

@@ -17,17 +17,26 @@ using telemetry::RunState;
 namespace {
 
 constexpr std::int64_t second = 1'000'000'000;
-constexpr std::chrono::milliseconds tickTime {250};
+constexpr std::chrono::milliseconds tickTime{250};
 constexpr std::size_t linesInReport = 10;
 
 } // namespace
 
 Json writeReport(const RunReport &report)
 {
-    Json json = {{"run", report.run.id}, {"name", report.run.name}, {"state", telemetry::nameOf(report.state)},
-        {"run_dir", report.folder}, {"epoch", report.run.epoch}, {"world", report.run.world}, {"steps", report.run.steps},
-        {"started_ns", report.run.startedNs}, {"step", report.step}, {"loss", nullptr}, {"log", report.logFile},
-        {"last_lines", report.lastLines}, {"ranks", report.ranks}};
+    Json json = {{"run", report.run.id},
+                 {"name", report.run.name},
+                 {"state", telemetry::nameOf(report.state)},
+                 {"run_dir", report.folder},
+                 {"epoch", report.run.epoch},
+                 {"world", report.run.world},
+                 {"steps", report.run.steps},
+                 {"started_ns", report.run.startedNs},
+                 {"step", report.step},
+                 {"loss", nullptr},
+                 {"log", report.logFile},
+                 {"last_lines", report.lastLines},
+                 {"ranks", report.ranks}};
     if (std::isfinite(report.loss))
         json["loss"] = report.loss;
     if (report.error)
@@ -35,11 +44,15 @@ Json writeReport(const RunReport &report)
     return json;
 }
 
-Run::Run(EventLoop &loop, Prepared prepared, fs::path folder, Fd lock, Limits limits, Callbacks callbacks) :
-    m_loop(loop), m_prepared(std::move(prepared)), m_folder(std::move(folder)), m_lock(std::move(lock)), m_limits(limits),
-    m_callbacks(std::move(callbacks)), m_loss(std::nan(""))
-{
-}
+Run::Run(EventLoop &loop, Prepared prepared, fs::path folder, Fd lock, Limits limits, Callbacks callbacks)
+    : m_loop(loop),
+      m_prepared(std::move(prepared)),
+      m_folder(std::move(folder)),
+      m_lock(std::move(lock)),
+      m_limits(limits),
+      m_callbacks(std::move(callbacks)),
+      m_loss(std::nan(""))
+{}
 
 Run::~Run()
 {
@@ -47,10 +60,11 @@ Run::~Run()
     m_loop.cancel(m_deadline);
 }
 
-Result<std::unique_ptr<Run>> Run::start(EventLoop &loop, Prepared prepared, fs::path folder, Fd lock, fs::path workerProgram,
-                                        Limits limits, Callbacks callbacks)
+Result<std::unique_ptr<Run>> Run::start(EventLoop &loop, Prepared prepared, fs::path folder, Fd lock,
+                                        fs::path workerProgram, Limits limits, Callbacks callbacks)
 {
-    std::unique_ptr<Run> run(new Run(loop, std::move(prepared), std::move(folder), std::move(lock), limits, std::move(callbacks)));
+    std::unique_ptr<Run> run(
+        new Run(loop, std::move(prepared), std::move(folder), std::move(lock), limits, std::move(callbacks)));
     RY_TRY(run->writeDocuments());
     RY_TRY(run->openSpools());
     run->moveTo(RunState::Preflight, "start", "client");
@@ -77,7 +91,8 @@ Status Run::writeDocuments()
     m_file.name = m_prepared.job.name;
     m_file.epoch = before ? before->epoch + 1 : 1;
     for (const telemetry::StreamId stream : telemetry::spoolStreams(m_folder / "spool"))
-        m_file.epoch = std::max(m_file.epoch, stream.epoch + 1); // whoever was there before died before it could write run.json
+        m_file.epoch = std::max(
+            m_file.epoch, stream.epoch + 1); // whoever was there before died before it could write run.json
     m_file.world = m_prepared.plan.grid.world();
     m_file.steps = m_prepared.job.run.steps;
     m_file.startedNs = before ? before->startedNs : wallNs();
@@ -87,8 +102,10 @@ Status Run::writeDocuments()
     m_step = m_prepared.startStep;
     RY_TRY(writeFileAtomically(m_folder / "job.json", dumpJson(spec::writeJob(m_prepared.job), 2) + "\n"));
     for (const plan::StepProgram &program : m_prepared.plan.programs) {
-        const std::string name = std::string(plan::nameOf(program.kind)) + "-" + std::to_string(program.role.stage) + ".json";
-        RY_TRY(writeFileAtomically(m_folder / "program" / name, dumpJson(plan::writeProgram(program)) + "\n"));
+        const std::string name =
+            std::string(plan::nameOf(program.kind)) + "-" + std::to_string(program.role.stage) + ".json";
+        RY_TRY(
+            writeFileAtomically(m_folder / "program" / name, dumpJson(plan::writeProgram(program)) + "\n"));
     }
     return writeRunFile(m_folder, m_file);
 }
@@ -102,13 +119,20 @@ Status Run::openSpools()
         Rank &rank = m_ranks[static_cast<std::size_t>(number)];
         rank.number = number;
         RY_ASSIGN(rank.spool, telemetry::Spool::open(spool, {m_file.epoch, number}));
-        rank.log = std::make_unique<LogCapture>(m_folder / "log" / (std::to_string(number) + ".log"),
-            [this, &rank](std::string text) { line(rank, std::move(text)); });
+        rank.log =
+            std::make_unique<LogCapture>(m_folder / "log" / (std::to_string(number) + ".log"),
+                                         [this, &rank](std::string text) { line(rank, std::move(text)); });
     }
     telemetry::Record hello;
-    hello.payload = telemetry::HelloRecord {{{"build", buildId()}, {"boot_id", bootId()}, {"monotonic_ns", monotonicNs()},
-        {"wall_ns", wallNs()}, {"world", m_file.world}, {"steps", m_file.steps}, {"start_step", m_prepared.startStep},
-        {"resume", m_prepared.resumeFolder}, {"plan_digest", m_prepared.plan.digest()}}};
+    hello.payload = telemetry::HelloRecord{{{"build", buildId()},
+                                            {"boot_id", bootId()},
+                                            {"monotonic_ns", monotonicNs()},
+                                            {"wall_ns", wallNs()},
+                                            {"world", m_file.world},
+                                            {"steps", m_file.steps},
+                                            {"start_step", m_prepared.startStep},
+                                            {"resume", m_prepared.resumeFolder},
+                                            {"plan_digest", m_prepared.plan.digest()}}};
     m_spool->append(hello);
     return {};
 }
@@ -160,16 +184,18 @@ Status Run::startWorkers(const fs::path &program)
 
 Status Run::startWorker(Rank &rank, const WorkerProcess::Setup &setup)
 {
-    RY_ASSIGN(rank.process, WorkerProcess::start(m_loop, setup, {
-        [this, &rank](const wire::FrameView &view) { frame(rank, view); },
-        [&rank](std::string_view bytes) { rank.log->add(bytes); },
-        [this, &rank](const ExitStatus &status) { ended(rank, status); },
-        [this, &rank](const Error &error) {
-            Evidence evidence {Evidence::Kind::Broken, rank.number, rank.pid, {}, error};
-            evidence.error.code = Code::RankFailed;
-            evidence.error.where = "rank " + std::to_string(rank.number);
-            fail(std::move(evidence));
-        }}));
+    RY_ASSIGN(
+        rank.process,
+        WorkerProcess::start(m_loop, setup,
+                             {[this, &rank](const wire::FrameView &view) { frame(rank, view); },
+                              [&rank](std::string_view bytes) { rank.log->add(bytes); },
+                              [this, &rank](const ExitStatus &status) { ended(rank, status); },
+                              [this, &rank](const Error &error) {
+                                  Evidence evidence{Evidence::Kind::Broken, rank.number, rank.pid, {}, error};
+                                  evidence.error.code = Code::RankFailed;
+                                  evidence.error.where = "rank " + std::to_string(rank.number);
+                                  fail(std::move(evidence));
+                              }}));
     rank.pid = rank.process->pid();
     return {};
 }
@@ -183,7 +209,8 @@ const telemetry::Spool *Run::spool(telemetry::StreamId stream) const
 
 bool Run::owns(int pid) const
 {
-    return std::any_of(m_ranks.begin(), m_ranks.end(), [pid](const Rank &rank) { return rank.pid == pid && !rank.ended; });
+    return std::any_of(m_ranks.begin(), m_ranks.end(),
+                       [pid](const Rank &rank) { return rank.pid == pid && !rank.ended; });
 }
 
 RunReport Run::report() const
@@ -227,7 +254,7 @@ const Run::Rank *Run::culprit() const
 void Run::event(std::string kind, Json detail)
 {
     telemetry::Record record;
-    record.payload = telemetry::EventRecord {wallNs(), m_step, std::move(kind), std::move(detail)};
+    record.payload = telemetry::EventRecord{wallNs(), m_step, std::move(kind), std::move(detail)};
     m_spool->append(record);
     m_dirty = true;
 }
@@ -236,7 +263,10 @@ void Run::moveTo(RunState state, const std::string &cause, const std::string &ac
 {
     if (state == m_state || !telemetry::canMove(m_state, state))
         return;
-    Json detail = {{"from", telemetry::nameOf(m_state)}, {"to", telemetry::nameOf(state)}, {"cause", cause}, {"actor", actor}};
+    Json detail = {{"from", telemetry::nameOf(m_state)},
+                   {"to", telemetry::nameOf(state)},
+                   {"cause", cause},
+                   {"actor", actor}};
     if (telemetry::isTerminal(state) && m_error)
         detail["error"] = *m_error;
     m_state = state;
@@ -282,7 +312,8 @@ void Run::stop(const std::string &actor)
     moveTo(RunState::Stopping, "stop", actor);
     command(exec::WorkerMessage::Request::Stop);
     // A step may take longer than the limit itself: count from its likely end.
-    const auto limit = m_limits.stop + std::chrono::milliseconds(static_cast<std::int64_t>(std::min(2 * m_stepMs, 600'000.0)));
+    const auto limit = m_limits.stop
+        + std::chrono::milliseconds(static_cast<std::int64_t>(std::min(2 * m_stepMs, 600'000.0)));
     m_deadline = m_loop.after(limit, [this] {
         m_killing = true;
         killAll(SIGTERM);
@@ -304,7 +335,8 @@ void Run::kill(const std::string &actor)
 Status Run::pause(const std::string &actor)
 {
     if (m_state != RunState::Running && m_state != RunState::Degraded)
-        return Error::make(Code::Usage, "only a running run can be paused", m_file.id).withFound(telemetry::nameOf(m_state));
+        return Error::make(Code::Usage, "only a running run can be paused", m_file.id)
+            .withFound(telemetry::nameOf(m_state));
     moveTo(RunState::Pausing, "pause", actor);
     command(exec::WorkerMessage::Request::Pause);
     return {};
@@ -313,7 +345,8 @@ Status Run::pause(const std::string &actor)
 Status Run::resume(const std::string &actor)
 {
     if (m_state != RunState::Paused && m_state != RunState::Pausing)
-        return Error::make(Code::Usage, "only a paused run can go on", m_file.id).withFound(telemetry::nameOf(m_state));
+        return Error::make(Code::Usage, "only a paused run can go on", m_file.id)
+            .withFound(telemetry::nameOf(m_state));
     for (Rank &rank : m_ranks) {
         rank.paused = false;
         rank.progressNs = monotonicNs();
@@ -326,7 +359,8 @@ Status Run::resume(const std::string &actor)
 Status Run::checkpoint(const std::string &actor)
 {
     if (m_state != RunState::Running && m_state != RunState::Degraded && m_state != RunState::Paused)
-        return Error::make(Code::Usage, "only a running run can save a checkpoint", m_file.id).withFound(telemetry::nameOf(m_state));
+        return Error::make(Code::Usage, "only a running run can save a checkpoint", m_file.id)
+            .withFound(telemetry::nameOf(m_state));
     event("note", {{"text", "checkpoint asked for"}, {"actor", actor}});
     command(exec::WorkerMessage::Request::Checkpoint);
     return {};

@@ -49,14 +49,16 @@ public:
     };
 
     struct Limits {
-        std::chrono::milliseconds hang {10'000};
-        std::chrono::milliseconds stop {10'000}; ///< from the first stop to SIGTERM, and 2 s more to SIGKILL
+        std::chrono::milliseconds hang{10'000};
+        std::chrono::milliseconds stop{10'000}; ///< from the first stop to SIGTERM, and 2 s more to SIGKILL
     };
 
     /// Opens the folder (claimed and locked by the caller), starts the workers. After an error nothing runs and the folder holds
     /// an exit record.
-    static Result<std::unique_ptr<Run>> start(EventLoop &loop, Prepared prepared, std::filesystem::path folder, Fd lock,
-                                              std::filesystem::path workerProgram, Limits limits, Callbacks callbacks);
+    static Result<std::unique_ptr<Run>> start(EventLoop &loop, Prepared prepared,
+                                              std::filesystem::path folder, Fd lock,
+                                              std::filesystem::path workerProgram, Limits limits,
+                                              Callbacks callbacks);
     ~Run();
 
     RunReport report() const;
@@ -96,7 +98,8 @@ private:
         std::uint64_t progress = 0;
     };
 
-    Run(EventLoop &loop, Prepared prepared, std::filesystem::path folder, Fd lock, Limits limits, Callbacks callbacks);
+    Run(EventLoop &loop, Prepared prepared, std::filesystem::path folder, Fd lock, Limits limits,
+        Callbacks callbacks);
     Status openSpools();
     Status writeDocuments();
     Status startWorkers(const std::filesystem::path &program);

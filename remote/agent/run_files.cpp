@@ -45,9 +45,11 @@ Result<Json> readDocument(const fs::path &file, const char *family)
 
 Status writeRunFile(const fs::path &folder, const RunFile &run)
 {
-    const Json json = {{"schema", "rankyard/run/1"}, {"run", run.id}, {"name", run.name}, {"epoch", run.epoch},
-        {"world", run.world}, {"steps", run.steps}, {"started_ns", run.startedNs}, {"job_dir", run.jobDir},
-        {"checkpoint_dir", run.checkpointDir}, {"build", run.build}};
+    const Json json = {
+        {"schema", "rankyard/run/1"},  {"run", run.id},         {"name", run.name},
+        {"epoch", run.epoch},          {"world", run.world},    {"steps", run.steps},
+        {"started_ns", run.startedNs}, {"job_dir", run.jobDir}, {"checkpoint_dir", run.checkpointDir},
+        {"build", run.build}};
     return writeFileAtomically(folder / "run.json", dumpJson(json, 2) + "\n");
 }
 
@@ -57,23 +59,31 @@ Result<RunFile> readRunFile(const fs::path &folder)
     RunFile run;
     run.id = valueOf(json, "run", std::string());
     run.name = valueOf(json, "name", std::string());
-    run.epoch = valueOf(json, "epoch", std::uint32_t {0});
+    run.epoch = valueOf(json, "epoch", std::uint32_t{0});
     run.world = valueOf(json, "world", 0);
-    run.steps = valueOf(json, "steps", std::int64_t {0});
-    run.startedNs = valueOf(json, "started_ns", std::int64_t {0});
+    run.steps = valueOf(json, "steps", std::int64_t{0});
+    run.startedNs = valueOf(json, "started_ns", std::int64_t{0});
     run.jobDir = valueOf(json, "job_dir", std::string());
     run.checkpointDir = valueOf(json, "checkpoint_dir", std::string());
     run.build = valueOf(json, "build", std::string());
     if (!store::isRunId(run.id))
-        return Error::make(Code::BadData, "the run's id is malformed", (folder / "run.json").string()).withFound(run.id);
+        return Error::make(Code::BadData, "the run's id is malformed", (folder / "run.json").string())
+            .withFound(run.id);
     return run;
 }
 
 Status writeExitFile(const fs::path &folder, const ExitFile &exit)
 {
-    Json json = {{"schema", "rankyard/exit/1"}, {"run", exit.id}, {"epoch", exit.epoch},
-        {"state", telemetry::nameOf(exit.state)}, {"step", exit.step}, {"loss", nullptr}, {"ended_ns", exit.endedNs},
-        {"log", exit.logFile}, {"last_lines", exit.lastLines}, {"ranks", exit.ranks}};
+    Json json = {{"schema", "rankyard/exit/1"},
+                 {"run", exit.id},
+                 {"epoch", exit.epoch},
+                 {"state", telemetry::nameOf(exit.state)},
+                 {"step", exit.step},
+                 {"loss", nullptr},
+                 {"ended_ns", exit.endedNs},
+                 {"log", exit.logFile},
+                 {"last_lines", exit.lastLines},
+                 {"ranks", exit.ranks}};
     if (std::isfinite(exit.loss))
         json["loss"] = exit.loss;
     if (exit.error)
@@ -86,12 +96,12 @@ Result<ExitFile> readExitFile(const fs::path &folder)
     RY_ASSIGN(const Json json, readDocument(folder / "exit.json", "rankyard/exit"));
     ExitFile exit;
     exit.id = valueOf(json, "run", std::string());
-    exit.epoch = valueOf(json, "epoch", std::uint32_t {0});
+    exit.epoch = valueOf(json, "epoch", std::uint32_t{0});
     if (!telemetry::runStateFromName(valueOf(json, "state", std::string()), exit.state))
         return Error::make(Code::BadData, "the state of the run is unknown", (folder / "exit.json").string());
-    exit.step = valueOf(json, "step", std::int64_t {0});
+    exit.step = valueOf(json, "step", std::int64_t{0});
     exit.loss = valueOf(json, "loss", std::nan(""));
-    exit.endedNs = valueOf(json, "ended_ns", std::int64_t {0});
+    exit.endedNs = valueOf(json, "ended_ns", std::int64_t{0});
     if (const auto error = json.find("error"); error != json.end())
         exit.error = error->get<Error>();
     exit.logFile = valueOf(json, "log", std::string());
@@ -121,7 +131,8 @@ Status checkFolder(const fs::path &folder, const std::string &id)
     if (!fs::exists(folder, error))
         return {};
     if (!fs::is_directory(folder, error))
-        return Error::make(Code::InUse, "the run's folder is a file", folder.string()).withHint("Choose another --run-dir");
+        return Error::make(Code::InUse, "the run's folder is a file", folder.string())
+            .withHint("Choose another --run-dir");
     if (fs::exists(folder / "run.json", error)) {
         RY_ASSIGN(const RunFile other, readRunFile(folder));
         if (other.id == id)
@@ -153,7 +164,8 @@ Result<fs::path> claimFolder(const std::string &id, const std::string &wanted)
     if (fs::exists(link, error)) {
         const fs::path existing = fs::canonical(link, error);
         if (!wanted.empty() && fs::weakly_canonical(folder, error) != existing)
-            return Error::make(Code::InUse, "this run lies in another folder", wanted).withFound(existing.string());
+            return Error::make(Code::InUse, "this run lies in another folder", wanted)
+                .withFound(existing.string());
         folder = existing;
     }
     RY_TRY(checkFolder(folder, id));
@@ -192,7 +204,8 @@ Status removeFolder(const std::string &id)
         const fs::path folder = fs::canonical(link, error);
         if (!error) {
             // Only what is ours: the folder was chosen by the user and may be shared with other things by now.
-            for (const char *part : {"program", "spool", "log", "ckpt", "job.json", "run.json", "exit.json", "lock"})
+            for (const char *part :
+                 {"program", "spool", "log", "ckpt", "job.json", "run.json", "exit.json", "lock"})
                 fs::remove_all(folder / part, error);
             fs::remove(folder, error); // only when it is empty
         }

@@ -13,10 +13,12 @@ namespace rankyard::agent {
 namespace fs = std::filesystem;
 using telemetry::RunState;
 
-RunManager::RunManager(EventLoop &loop, fs::path workerProgram, Run::Limits limits, Callbacks callbacks) :
-    m_loop(loop), m_workerProgram(std::move(workerProgram)), m_limits(limits), m_callbacks(std::move(callbacks))
-{
-}
+RunManager::RunManager(EventLoop &loop, fs::path workerProgram, Run::Limits limits, Callbacks callbacks)
+    : m_loop(loop),
+      m_workerProgram(std::move(workerProgram)),
+      m_limits(limits),
+      m_callbacks(std::move(callbacks))
+{}
 
 RunManager::~RunManager()
 {
@@ -62,7 +64,8 @@ void RunManager::startPrepared(const std::string &id, const std::shared_ptr<Resu
     Pending pending = std::move(m_pending[id]);
     m_pending.erase(id);
     pending.thread.join();
-    const Result<RunReport> result = *prepared ? startHere(std::move(**prepared)) : Result<RunReport>(prepared->error());
+    const Result<RunReport> result =
+        *prepared ? startHere(std::move(**prepared)) : Result<RunReport>(prepared->error());
     for (const StartReply &reply : pending.replies)
         reply(result);
     if (result)
@@ -87,7 +90,9 @@ Result<RunReport> RunManager::startHere(Prepared prepared)
             m_callbacks.records(id); // subscribers see that there is nothing to come
         });
     };
-    RY_ASSIGN(auto run, Run::start(m_loop, std::move(prepared), std::move(folder), std::move(lock), m_workerProgram, m_limits, std::move(callbacks)));
+    RY_ASSIGN(auto run,
+              Run::start(m_loop, std::move(prepared), std::move(folder), std::move(lock), m_workerProgram,
+                         m_limits, std::move(callbacks)));
     const RunReport report = run->report();
     m_live[id] = std::move(run);
     return report;
@@ -170,7 +175,7 @@ void RunManager::flush()
 void RunManager::reapStrangers()
 {
     for (;;) {
-        siginfo_t info {};
+        siginfo_t info{};
         if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
             return;
         for (const auto &[id, run] : m_live) {
@@ -194,7 +199,7 @@ void RunManager::recoverOne(const std::string &id)
 {
     std::error_code error;
     const fs::path folder = fs::canonical(runLink(id), error);
-    const auto run = error ? Result<RunFile>(Error {}) : readRunFile(folder);
+    const auto run = error ? Result<RunFile>(Error{}) : readRunFile(folder);
     if (!run)
         return;
     const auto exit = readExitFile(folder);
@@ -210,12 +215,13 @@ void RunManager::recoverOne(const std::string &id)
     record.loss = std::nan("");
     const bool resumable = checkpoint::newestCheckpoint(run->checkpointDir, checkpoint::Verify::Sizes).ok();
     record.state = resumable ? RunState::FailedResumable : RunState::Failed;
-    record.error = Error::make(Code::NodeFailed, "the agent of the run died, and the run's ranks with it", id);
+    record.error =
+        Error::make(Code::NodeFailed, "the agent of the run died, and the run's ranks with it", id);
     if (resumable)
         record.error->hint = "rankyardctl train JOB --resume " + id + " goes on from its newest checkpoint";
     // The last step that made it to the disk.
     telemetry::SpoolReader reader(folder / "spool", {run->epoch, 0}, 1);
-    (void)reader.read(std::size_t {1} << 40, [&record](const telemetry::wire::FrameView &frame) {
+    (void)reader.read(std::size_t{1} << 40, [&record](const telemetry::wire::FrameView &frame) {
         if (frame.header.type != telemetry::wire::FrameType::RecordStep)
             return true;
         if (const auto step = telemetry::wire::decodeRecord(frame)) {
@@ -226,9 +232,14 @@ void RunManager::recoverOne(const std::string &id)
     });
     if (auto spool = telemetry::Spool::open(folder / "spool", {record.epoch, -1})) {
         telemetry::Record event;
-        event.payload = telemetry::EventRecord {record.endedNs, record.step, "state",
-            {{"from", "running"}, {"to", telemetry::nameOf(record.state)}, {"cause", record.error->what}, {"actor", "agent"},
-                {"error", *record.error}}};
+        event.payload = telemetry::EventRecord{record.endedNs,
+                                               record.step,
+                                               "state",
+                                               {{"from", "running"},
+                                                {"to", telemetry::nameOf(record.state)},
+                                                {"cause", record.error->what},
+                                                {"actor", "agent"},
+                                                {"error", *record.error}}};
         (*spool)->append(event);
     }
     (void)writeExitFile(folder, record);

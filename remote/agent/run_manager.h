@@ -17,7 +17,7 @@ class RunManager
 {
 public:
     struct Callbacks {
-        std::function<void(const RunReport &)> status;   ///< a run's state changed
+        std::function<void(const RunReport &)> status;    ///< a run's state changed
         std::function<void(const std::string &)> records; ///< a live run has new records
     };
     using StartReply = std::function<void(const Result<RunReport> &)>;

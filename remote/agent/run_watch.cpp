@@ -17,16 +17,8 @@ using telemetry::RunState;
 namespace {
 
 constexpr std::int64_t second = 1'000'000'000;
-constexpr std::chrono::milliseconds tickTime {250};
+constexpr std::chrono::milliseconds tickTime{250};
 constexpr int exitStopped = static_cast<int>(Exit::Stopped);
-
-/// 'R', 'S', 'D', 'T' … of a process, 0 when it is gone.
-char stateOfProcess(int pid)
-{
-    const auto text = readFile("/proc/" + std::to_string(pid) + "/stat");
-    const std::size_t name = text ? text->rfind(')') : std::string::npos;
-    return name != std::string::npos && name + 2 < text->size() ? (*text)[name + 2] : '\0';
-}
 
 const char *wordsFor(char state)
 {
@@ -126,7 +118,7 @@ void Run::beat(Rank &rank, std::uint64_t progress)
 void Run::line(Rank &rank, std::string text)
 {
     telemetry::Record record;
-    record.payload = telemetry::LogRecord {wallNs(), telemetry::Level::Info, rank.step, std::move(text)};
+    record.payload = telemetry::LogRecord{wallNs(), telemetry::Level::Info, rank.step, std::move(text)};
     rank.spool->append(record);
     m_dirty = true;
 }
@@ -153,7 +145,8 @@ void Run::tick()
 void Run::checkBeats(std::int64_t now)
 {
     const Rank *hung = nullptr;
-    const std::int64_t limit = std::max<std::int64_t>(m_limits.hang.count() * 1'000'000, static_cast<std::int64_t>(m_stepMs * 5e6));
+    const std::int64_t limit =
+        std::max<std::int64_t>(m_limits.hang.count() * 1'000'000, static_cast<std::int64_t>(m_stepMs * 5e6));
     for (const Rank &rank : m_ranks) {
         if (!rank.beats || rank.ended || rank.paused)
             continue;
@@ -169,11 +162,12 @@ void Run::checkBeats(std::int64_t now)
     if (!hung)
         return;
     const double seconds = static_cast<double>(now - std::min(hung->beatNs, hung->progressNs)) / 1e9;
-    const char state = stateOfProcess(hung->pid);
-    Error error = Error::make(Code::RankFailed,
-        "rank " + std::to_string(hung->number) + " (pid " + std::to_string(hung->pid) + ") makes no progress for "
-            + formatDuration(seconds) + ": it is " + wordsFor(state),
-        "rank " + std::to_string(hung->number));
+    const char state = processState(hung->pid);
+    Error error =
+        Error::make(Code::RankFailed,
+                    "rank " + std::to_string(hung->number) + " (pid " + std::to_string(hung->pid)
+                        + ") makes no progress for " + formatDuration(seconds) + ": it is " + wordsFor(state),
+                    "rank " + std::to_string(hung->number));
     error.found = std::string("process state ") + (state ? std::string(1, state) : "?");
     fail({Evidence::Kind::Hang, hung->number, hung->pid, {}, std::move(error)});
 }
@@ -189,7 +183,8 @@ void Run::checkSpools()
         return;
     m_trouble = broken != nullptr;
     if (broken)
-        event("note", {{"text", "records cannot be written; training goes on"}, {"error", *broken->trouble()}});
+        event("note",
+              {{"text", "records cannot be written; training goes on"}, {"error", *broken->trouble()}});
     else
         event("note", {{"text", "records can be written again"}});
 }
@@ -257,7 +252,8 @@ void Run::conclude()
         if (!m_error)
             m_error = firstCause(m_evidence, m_oom.evidence());
         cause = m_error->what;
-        const bool resumable = checkpoint::newestCheckpoint(m_file.checkpointDir, checkpoint::Verify::Sizes).ok();
+        const bool resumable =
+            checkpoint::newestCheckpoint(m_file.checkpointDir, checkpoint::Verify::Sizes).ok();
         state = resumable ? RunState::FailedResumable : RunState::Failed;
     }
     moveTo(state, cause, m_stopping ? m_actor : "agent");
@@ -273,7 +269,8 @@ void Run::conclude()
     exit.logFile = last.logFile;
     exit.lastLines = last.lastLines;
     exit.ranks = last.ranks;
-    (void)writeExitFile(m_folder, exit); // a full disk: the state event may have made it, and the next agent says "lost"
+    (void)writeExitFile(
+        m_folder, exit); // a full disk: the state event may have made it, and the next agent says "lost"
     m_spool->sync();
     for (const Rank &rank : m_ranks) {
         if (rank.spool)
@@ -295,7 +292,8 @@ void Run::killOrphans() const
     for (fs::directory_iterator it("/proc", error), end; !error && it != end; it.increment(error)) {
         const std::string name = it->path().filename().string();
         int pid = 0;
-        if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size() || pid == ::getpid())
+        if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()
+            || pid == ::getpid())
             continue;
         const auto environment = readFile(it->path() / "environ");
         if (!environment)

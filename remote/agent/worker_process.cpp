@@ -21,10 +21,19 @@ namespace rankyard::agent {
 
 namespace wire = telemetry::wire;
 
+char processState(int pid)
+{
+    const auto text = readFile("/proc/" + std::to_string(pid) + "/stat");
+    const std::size_t name = text ? text->rfind(')') : std::string::npos;
+    return name != std::string::npos && name + 2 < text->size() ? (*text)[name + 2] : '\0';
+}
+
 bool mayBeInEnvironment(const std::string &name)
 {
-    static constexpr const char *exact[] = {"PATH", "HOME", "LC_ALL", "LANG", "TMPDIR", "XDG_DATA_HOME", "LD_LIBRARY_PATH",
-        "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"};
+    static constexpr const char *exact[] = {
+        "PATH",          "HOME",          "LC_ALL",          "LANG",
+        "TMPDIR",        "XDG_DATA_HOME", "LD_LIBRARY_PATH", "ASAN_OPTIONS",
+        "UBSAN_OPTIONS", "TSAN_OPTIONS",  "LSAN_OPTIONS"};
     static constexpr const char *prefixes[] = {"OMP_", "MKL_", "CUDA_", "NCCL_", "GOMP_", "DNNL_", "ONEDNN_"};
     for (const char *one : exact) {
         if (name == one)
@@ -61,8 +70,8 @@ std::vector<std::string> workerEnvironment(const std::string &run,
 namespace {
 
 /// Between fork and exec: only calls that are safe there. `status` gets errno when exec fails.
-[[noreturn]] void becomeWorker(const WorkerProcess::Setup &setup, char *const *arguments, char *const *environment, int parent,
-                               int input, int output, int status)
+[[noreturn]] void becomeWorker(const WorkerProcess::Setup &setup, char *const *arguments,
+                               char *const *environment, int parent, int input, int output, int status)
 {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -92,10 +101,10 @@ struct Pipe {
 
 Result<Pipe> makePipe()
 {
-    std::array<int, 2> ends {};
+    std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0)
         return Error::fromErrno(errno, "cannot create a pipe", "worker");
-    return Pipe {Fd(ends[0]), Fd(ends[1])};
+    return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
 std::vector<char *> pointersOf(std::vector<std::string> &texts)
@@ -109,9 +118,10 @@ std::vector<char *> pointersOf(std::vector<std::string> &texts)
 
 } // namespace
 
-Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(EventLoop &loop, const Setup &setup, Callbacks callbacks)
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(EventLoop &loop, const Setup &setup,
+                                                            Callbacks callbacks)
 {
-    std::array<int, 2> pair {};
+    std::array<int, 2> pair{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
         return Error::fromErrno(errno, "cannot create a socket pair", "worker");
     Fd ours(pair[0]);
@@ -121,7 +131,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(EventLoop &loop, con
     const Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     Setup all = setup;
     all.inherited.push_back(theirs.get());
-    std::vector<std::string> arguments {setup.program.string(), "--fd", std::to_string(theirs.get())};
+    std::vector<std::string> arguments{setup.program.string(), "--fd", std::to_string(theirs.get())};
     const std::vector<char *> argv = pointersOf(arguments);
     const std::vector<char *> envp = pointersOf(all.environment);
     const int parent = ::getpid();
@@ -129,7 +139,8 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(EventLoop &loop, con
     if (child < 0)
         return Error::fromErrno(errno, "cannot start a worker", setup.program.string());
     if (child == 0)
-        becomeWorker(all, argv.data(), envp.data(), parent, null.get(), output.write.get(), status.write.get());
+        becomeWorker(all, argv.data(), envp.data(), parent, null.get(), output.write.get(),
+                     status.write.get());
     ::setpgid(child, child); // both sides: whoever is first
     theirs.reset();
     output.write.reset();
@@ -163,13 +174,14 @@ Status WorkerProcess::watch(Fd socket)
     ::fcntl(m_output.get(), F_SETFL, O_NONBLOCK);
     RY_TRY(m_loop.add(m_pidfd.get(), EPOLLIN, [this](std::uint32_t) { reap(); }));
     RY_TRY(m_loop.add(m_output.get(), EPOLLIN, [this](std::uint32_t) { readOutput(); }));
-    m_connection = std::make_unique<Connection>(m_loop, std::move(socket), Connection::Callbacks {
-        [this](const wire::FrameView &frame) { m_callbacks.frame(frame); },
-        [this](const std::optional<Error> &error) {
-            if (error && m_running)
-                m_callbacks.broken(*error);
-        },
-        {}});
+    m_connection = std::make_unique<Connection>(
+        m_loop, std::move(socket),
+        Connection::Callbacks{[this](const wire::FrameView &frame) { m_callbacks.frame(frame); },
+                              [this](const std::optional<Error> &error) {
+                                  if (error && m_running)
+                                      m_callbacks.broken(*error);
+                              },
+                              {}});
     return m_connection->start();
 }
 
@@ -181,7 +193,8 @@ WorkerProcess::~WorkerProcess()
         m_loop.remove(m_output.get());
     if (m_running) {
         kill(SIGKILL);
-        ::waitpid(m_pid, nullptr, WNOHANG); // else the daemon reaps it: one that hangs in the kernel would hold us
+        ::waitpid(m_pid, nullptr,
+                  WNOHANG); // else the daemon reaps it: one that hangs in the kernel would hold us
     }
 }
 
@@ -194,13 +207,18 @@ void WorkerProcess::bootstrap(const exec::Bootstrap &document)
     m_connection->send(bytes + text);
 }
 
-void WorkerProcess::control(const Json &message) { m_connection->sendJson(wire::FrameType::Control, message); }
+void WorkerProcess::control(const Json &message)
+{
+    m_connection->sendJson(wire::FrameType::Control, message);
+}
 
 void WorkerProcess::kill(int signal)
 {
     if (!m_running)
         return;
-    m_killedBy = signal;
+    // A process of several threads may be dead and not yet gone: then its end is not our doing.
+    if (processState(m_pid) != 'Z')
+        m_killedBy = signal;
     // The group and, should it have left the group, the process itself.
     ::kill(-m_pid, signal);
     ::syscall(SYS_pidfd_send_signal, m_pidfd.get(), signal, nullptr, 0);
@@ -228,8 +246,9 @@ void WorkerProcess::readOutput()
 /// The process has ended: what it sent and printed before is delivered first.
 void WorkerProcess::reap()
 {
-    siginfo_t info {};
-    if (::waitid(P_PID, static_cast<id_t>(m_pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(m_pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0
+        || info.si_pid == 0)
         return;
     m_running = false;
     m_loop.remove(m_pidfd.get());

@@ -20,6 +20,9 @@ std::vector<std::string> workerEnvironment(const std::string &run,
                                            const std::vector<std::pair<std::string, std::string>> &jobEnv);
 bool mayBeInEnvironment(const std::string &name);
 
+/// 'R', 'S', 'D', 'T', 'Z' … of a process as /proc tells, 0 when it is gone.
+char processState(int pid);
+
 /// How a process ended.
 struct ExitStatus {
     int code = 0;   ///< when it exited
@@ -34,19 +37,21 @@ public:
     struct Callbacks {
         std::function<void(const telemetry::wire::FrameView &)> frame;
         std::function<void(std::string_view)> output; ///< bytes of stdout and stderr as they come
-        std::function<void(const ExitStatus &)> ended; ///< after the last frame and the last byte of output; may destroy this
-        std::function<void(const Error &)> broken;     ///< the rank sent what is no frame
+        std::function<void(const ExitStatus &)>
+            ended; ///< after the last frame and the last byte of output; may destroy this
+        std::function<void(const Error &)> broken; ///< the rank sent what is no frame
     };
 
     struct Setup {
         std::filesystem::path program;
         std::vector<std::string> environment;
-        std::vector<int> inherited; ///< descriptors that stay open under their own numbers
+        std::vector<int> inherited;   ///< descriptors that stay open under their own numbers
         std::filesystem::path folder; ///< working directory
     };
 
     /// Forks and executes. The worker waits for its bootstrap document. Errors: NotHere when there is no such program, Io.
-    static Result<std::unique_ptr<WorkerProcess>> start(EventLoop &loop, const Setup &setup, Callbacks callbacks);
+    static Result<std::unique_ptr<WorkerProcess>> start(EventLoop &loop, const Setup &setup,
+                                                        Callbacks callbacks);
     ~WorkerProcess();
 
     /// Sends the bootstrap document, with `fd` rank's own number of the socket; frames may be sent and come after that.

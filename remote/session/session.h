@@ -9,8 +9,10 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// The client's side of a node: one connection to `rankyard-agent attach`, local or remote alike (DESIGN section 2).
@@ -26,11 +28,27 @@ struct StartRequest {
 
 struct RunStatus {
     std::string id;
+    std::string name;
     telemetry::RunState state = telemetry::RunState::Draft;
     std::string runDir;
+    std::uint32_t epoch = 0;
+    int world = 0;
+    std::int64_t startedNs = 0; ///< wall
     std::int64_t step = 0;
+    std::int64_t steps = 0;     ///< planned
+    double loss = std::numeric_limits<double>::quiet_NaN(); ///< of the last step
     std::optional<Error> error;
-    std::vector<std::string> lastLines; ///< of the rank that failed first
+    std::string logFile;                ///< on the node, of the rank that failed first, else of rank 0
+    std::vector<std::string> lastLines; ///< of that file
+    std::vector<int> pids;              ///< by rank
+};
+
+/// What the agent said of itself.
+struct AgentInfo {
+    std::string build;
+    std::string host;
+    std::string bootId;
+    int pid = 0;
 };
 
 /// A connection. Thread-safe; callbacks come on its own thread, in order, never after the destructor returned.
@@ -41,6 +59,8 @@ public:
         /// Records of a run, in order per stream, without gaps or repeats; batches of ≤ 200 ms.
         std::function<void(const std::string &run, std::vector<telemetry::Record>)> records;
         std::function<void(const RunStatus &)> status;
+        /// A subscribed run has ended and everything that it recorded was given to `records`.
+        std::function<void(const std::string &run)> caughtUp;
         std::function<void(const Error &)> lost; ///< the link broke; it is not opened again by itself
     };
 
@@ -48,6 +68,7 @@ public:
     static Result<std::unique_ptr<Session>> openLocal(Callbacks callbacks);
     virtual ~Session() = default;
 
+    virtual AgentInfo agent() const = 0;
     virtual Result<RunStatus> start(const StartRequest &request) = 0;
     /// Sends records after `from` (all streams; empty: from the begin), then what comes.
     virtual Status subscribe(const std::string &run, const std::vector<store::StreamPosition> &from) = 0;
@@ -57,6 +78,8 @@ public:
     virtual Status resume(const std::string &run) = 0;     ///< of a paused run
     virtual Status checkpoint(const std::string &run) = 0; ///< at the next step boundary
     virtual Result<std::vector<RunStatus>> list() = 0;
+    /// A run with its job document.
+    virtual Result<std::pair<RunStatus, Json>> describe(const std::string &run) = 0;
     virtual Status remove(const std::string &run) = 0;     ///< the run's folder on the node; refused while it lives
 };
 
@@ -67,16 +90,19 @@ public:
     struct Callbacks {
         std::function<void(const std::string &run)> changed; ///< the store has news of this run
         std::function<void(const RunStatus &)> status;
-        std::function<void(const Error &)> lost;
+        std::function<void(const Error &)> lost;    ///< the agent; the runs go on
+        std::function<void(const Error &)> trouble; ///< the store does not take what came; it is tried again. May be empty
     };
 
+    /// Connects, and follows every run that the store still takes for live, so that ends that nobody saw are learned.
     static Result<std::unique_ptr<RunService>> open(const std::filesystem::path &storeFile, Callbacks callbacks);
     virtual ~RunService() = default;
 
     virtual Result<std::string> start(const StartRequest &request) = 0; ///< the run's id
     virtual Status follow(const std::string &run) = 0;                  ///< catch up from the store's positions, then live
     virtual Session &session() = 0;
-    /// Waits until the run has ended and everything it sent is stored.
+    /// Waits until the run has ended and everything it sent is stored. Looks at `cancelled` every 20 ms: Stopped when it says so.
+    /// NodeFailed when the agent was lost.
     virtual Result<RunStatus> waitUntilEnded(const std::string &run, std::function<bool()> cancelled) = 0;
 };
 
