@@ -199,7 +199,10 @@ Status OperandCheck::checkWeights(const Op &op)
         }
         return true;
     };
-    if (!isPart(params) || !isPart(grads))
+    // Backward ops need a weight, never a bias: the first of their segment's.
+    const bool isWeight =
+        forward || params.empty() || (params.size() == 1 && !own.empty() && params[0] == own[0]);
+    if (!isPart(params) || !isPart(grads) || !isWeight)
         return broken(op, "uses parameters that its segment's forward did not");
     for (const TensorId tensor : forward ? params : std::vector<TensorId>())
         m_uses.emplace_back(tensor, op.unit.kind, op.unit.layer, op.microbatch);

@@ -211,7 +211,8 @@ TEST(Memory, StateHasOnePlaceInAllPrograms)
         EXPECT_EQ(train.buffer(train.tensors[i].param).offset, eval.buffer(eval.tensors[i].param).offset);
     for (const Arena &arena : train.arenas)
         EXPECT_EQ(arena.shared, arena.kind == MemoryKind::Params || arena.kind == MemoryKind::Grads);
-    for (const Arena &arena : makePlan(smallJob(1))->programs[0].arenas)
+    const auto alone = makePlan(smallJob(1));
+    for (const Arena &arena : alone->programs[0].arenas)
         EXPECT_FALSE(arena.shared);
 }
 
