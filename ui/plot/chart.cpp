@@ -50,7 +50,6 @@ Chart::Chart(const QString &title, ChartGroup *group, QWidget *parent)
     setFocusPolicy(Qt::StrongFocus);
     d->legend = new Legend(this);
     headLayout()->addWidget(d->legend, 1);
-    connect(d->legend, &Legend::toggled, this, [this](int index, bool on) { setShown(index, on); });
     d->stack = new QStackedWidget(this);
     d->buildPlot();
     d->message = new QLabel(d->stack);
@@ -216,8 +215,10 @@ int Chart::addSeries(const SeriesSpec &spec)
     if (!spec.tip.isEmpty())
         fresh->legend->setToolTip(spec.tip);
     d->styleSeries(*fresh);
+    const int index = seriesCount();
+    connect(fresh->legend, &QAbstractButton::toggled, this, [this, index](bool on) { setShown(index, on); });
     d->series.push_back(std::move(fresh));
-    return static_cast<int>(d->series.size()) - 1;
+    return index;
 }
 
 void Chart::clearSeries()
@@ -581,14 +582,14 @@ void Chart::Private::paintBands(QCPPainter *painter)
     for (std::size_t band = 0; band < bands.size(); ++band) {
         const Series &each = *series[static_cast<std::size_t>(bandSeries[band])];
         const int width = metrics.horizontalAdvance(each.spec.name);
-        const double left = std::max<double>(area.left(), x->coordToPixel(bands[band].front().x)) + 8;
-        if (left + width > x->coordToPixel(bands[band].back().x))
+        const double begin = std::max<double>(area.left(), x->coordToPixel(bands[band].front().x)) + 8;
+        if (begin + width > x->coordToPixel(bands[band].back().x))
             continue;
         double low = -1e9;
         double high = 1e9;
         for (std::size_t k = 0; k < bands[band].size(); ++k) {
             const double px = x->coordToPixel(bands[band][k].x);
-            if (px < left - 12 || px > left + width + 12)
+            if (px < begin - 12 || px > begin + width + 12)
                 continue;
             low = std::max(low, y->coordToPixel(bands[band][k].y));
             high = std::min(high, band > 0 ? y->coordToPixel(bands[band - 1][k].y) : base);
@@ -597,7 +598,7 @@ void Chart::Private::paintBands(QCPPainter *painter)
         high = std::min<double>(high, area.bottom());
         if (high - low < metrics.height() || high > 1e8)
             continue;
-        const QRectF place(left, (low + high) / 2 - metrics.height() / 2.0, width, metrics.height());
+        const QRectF place(begin, (low + high) / 2 - metrics.height() / 2.0, width, metrics.height());
         if (Theme::isHatched(each.spec.ink)) {
             painter->setPen(Qt::NoPen);
             painter->setBrush(surface);
@@ -931,31 +932,32 @@ void Chart::showEvent(QShowEvent *event)
 
 void Chart::contextMenuEvent(QContextMenuEvent *event) { d->menu->popup(event->globalPos()); }
 
-std::vector<Chart::Reading> Chart::readings() const
+std::vector<Chart::Reading> Chart::readings(double x) const
 {
     std::vector<Reading> out;
-    const auto cursor = d->group->cursor();
-    if (!cursor || !d->message->text().isEmpty())
+    if (!d->message->text().isEmpty())
         return out;
-    const bool here = d->group->cursorSource() == this && d->group->cursorY() >= 0;
+    const bool here = isPointed();
     double stacked = 0;
     for (const auto &each : d->series) {
         if (!each->shown || each->model.empty())
             continue;
         // What held at that moment: a series of states or rare values shows its last one.
         const bool rare = each->spec.draw == SeriesSpec::Draw::Step || each->spec.draw == SeriesSpec::Draw::Points;
-        const std::size_t at = rare ? each->model.atOrBefore(*cursor) : each->model.nearest(*cursor);
+        const std::size_t at = rare ? each->model.atOrBefore(x) : each->model.nearest(x);
         if (at >= each->model.size())
             continue;
         Reading reading;
-        reading.series = each->spec.name;
+        reading.series = each->spec.longName.isEmpty() ? each->spec.name : each->spec.longName;
         reading.ink = each->spec.ink;
+        reading.area = each->spec.draw == SeriesSpec::Draw::Area;
         const double value = each->model.y()[at];
+        reading.value = value;
         reading.raw = formatValue(value, each->spec.unit);
         if (d->smoothing(*each))
             reading.smooth = formatValue(each->model.smooth()[at], each->spec.unit);
         double level = value;
-        if (each->spec.draw == SeriesSpec::Draw::Area) {
+        if (reading.area) {
             stacked += value;
             level = stacked - value / 2;
         }
@@ -967,5 +969,7 @@ std::vector<Chart::Reading> Chart::readings() const
         std::stable_sort(out.begin(), out.end(), [](const Reading &a, const Reading &b) { return a.distance < b.distance; });
     return out;
 }
+
+bool Chart::isPointed() const { return d->group->cursorSource() == this && d->group->cursorY() >= 0; }
 
 } // namespace rankyard::ui

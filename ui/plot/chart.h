@@ -26,6 +26,7 @@ struct SeriesSpec {
     bool right = false;  ///< on the right axis
     bool dashed = false;
     QString tip;
+    QString longName; ///< in value tables, where the chart's title is not beside it; empty: name
 };
 
 struct AxisSpec {
@@ -108,15 +109,19 @@ public:
     QByteArray csv() const; ///< step, then raw and smoothed of every series; decimal points
     void copyPicture();
 
-    /// All the values at the group's cursor: name, raw, smoothed, distance in pixels from the pointer when it is in this chart.
+    /// Values at x as they are stored: nearest sample, or the last one before for states and rare values. Nearest to the pointer
+    /// first when it is in this chart.
     struct Reading {
         QString series;
         QString raw;
         QString smooth;
         Ink ink;
+        bool area = false;
+        double value = 0;
         double distance = 0;
     };
-    std::vector<Reading> readings() const;
+    std::vector<Reading> readings(double x) const;
+    bool isPointed() const; ///< the pointer is in this chart
 
 signals:
     void drawnAgain();

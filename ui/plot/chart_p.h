@@ -37,7 +37,7 @@ struct Chart::Private {
     void buildMenu();
     void buildPlot();
     void style();
-    void styleSeries(Series &series);
+    void styleSeries(Series &each);
     void refreshLegend();
 
     // Drawing, in chart.cpp.
@@ -51,7 +51,7 @@ struct Chart::Private {
     void paintMarks(QCPPainter *painter);
     void paintOverlay(QCPPainter *painter);
     ColumnMap columns() const;
-    bool smoothing(const Series &series) const { return series.spec.smooth && series.model.smoothing() > 0; }
+    bool smoothing(const Series &each) const { return each.spec.smooth && each.model.smoothing() > 0; }
 
     // Input.
     void press(QMouseEvent *event);

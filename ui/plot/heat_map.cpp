@@ -215,18 +215,6 @@ void HeatMap::summarise()
     m_note->setValue(over < 0.5 ? tr("all alike") : tr("rank %1, +%2 %").arg(m_slowest).arg(QString::number(over, 'f', 1)));
 }
 
-std::vector<HeatMap::Reading> HeatMap::readings() const
-{
-    std::vector<Reading> out;
-    const auto cursor = m_group->cursor();
-    for (std::size_t rank = 0; cursor && rank < m_rows.size() && rank < 8; ++rank) {
-        const std::size_t at = m_rows[rank].nearest(*cursor);
-        if (at < m_rows[rank].size())
-            out.push_back({tr("step time, rank %1").arg(rank), formatValue(m_rows[rank].y()[at], m_unit)});
-    }
-    return out;
-}
-
 void HeatMap::restyle()
 {
     Panel::restyle();

@@ -27,13 +27,6 @@ public:
     void dataChanged();
     /// Rank with the largest mean over the view, and how far above the median of all; −1 with fewer than two ranks.
     int slowest() const { return m_slowest; }
-    /// Rank and values under the cursor, for the value table.
-    struct Reading {
-        QString name;
-        QString value;
-    };
-    std::vector<Reading> readings() const;
-
 protected:
     void restyle() override;
 

@@ -116,8 +116,6 @@ LegendItem *Legend::add(const QString &name, Ink ink, LegendItem::Mark mark, boo
         item->setFocusPolicy(Qt::NoFocus);
         item->setCursor(Qt::ArrowCursor);
     }
-    const int index = static_cast<int>(m_items.size());
-    connect(item, &QAbstractButton::toggled, this, [this, index](bool on) { emit toggled(index, on); });
     m_items.push_back(item);
     item->show();
     arrange();

@@ -52,9 +52,6 @@ public:
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override { return {0, sizeHint().height()}; }
 
-signals:
-    void toggled(int index, bool shown);
-
 protected:
     void resizeEvent(QResizeEvent *event) override;
 

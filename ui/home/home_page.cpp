@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "ui/home/home_page.h"
+
+#include "engine/base/units.h"
+#include "ui/common/actions.h"
+#include "ui/common/icons.h"
+#include "ui/common/panel.h"
+#include "ui/home/machine_panel.h"
+#include "ui/home/run_row.h"
+
+#include <QGridLayout>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QPushButton>
+#include <QScrollArea>
+#include <QVBoxLayout>
+
+#include <algorithm>
+
+namespace rankyard::ui {
+
+namespace {
+constexpr int recentRuns = 8;
+constexpr int previewPoints = 96;
+}
+
+HomePage::HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent)
+    : QWidget(parent), m_hub(hub), m_registry(registry), m_live(new Panel(tr("Running now"))), m_recent(new Panel(tr("Recent runs")))
+{
+    auto *outer = new QVBoxLayout(this);
+    outer->setContentsMargins(0, 0, 0, 0);
+    auto *scroll = new QScrollArea(this);
+    scroll->setWidgetResizable(true);
+    scroll->setFrameShape(QFrame::NoFrame);
+    scroll->setFocusPolicy(Qt::NoFocus);
+    outer->addWidget(scroll);
+    auto *content = new QWidget;
+    scroll->setWidget(content);
+    auto *grid = new QGridLayout(content);
+    grid->setContentsMargins(12, 12, 12, 12);
+    grid->setSpacing(12);
+    auto *left = new QVBoxLayout;
+    left->setSpacing(12);
+    left->addWidget(sampleCard());
+    left->addWidget(m_live);
+    left->addWidget(m_recent, 1);
+    auto *right = new QVBoxLayout;
+    right->setSpacing(12);
+    right->addWidget(new MachinePanel(content));
+    right->addWidget(keysPanel(), 1);
+    grid->addLayout(left, 0, 0);
+    grid->addLayout(right, 0, 1);
+    grid->setColumnStretch(0, 7);
+    grid->setColumnStretch(1, 3);
+    for (Panel *panel : {m_live, m_recent})
+        panel->headLayout()->addStretch(1);
+    connect(m_hub, &DataHub::runsChanged, this, &HomePage::refresh);
+    connect(m_hub, &DataHub::previewed, this, [this](const QString &run, const std::vector<double> &losses) {
+        m_previews[run] = losses;
+        m_waiting = std::max(0, m_waiting - 1);
+        for (RunRow *row : findChildren<RunRow *>()) {
+            if (QString::fromStdString(row->run().id) == run)
+                row->setPreview(losses);
+        }
+        if (m_waiting == 0)
+            emit ready();
+    });
+    connect(&Theme::instance(), &Theme::changed, this, &HomePage::restyle);
+    restyle();
+    refresh();
+}
+
+QWidget *HomePage::sampleCard()
+{
+    auto *card = new Panel({});
+    auto *row = new QHBoxLayout;
+    row->setContentsMargins(16, 8, 16, 16);
+    row->setSpacing(16);
+    auto *text = new QVBoxLayout;
+    text->setSpacing(4);
+    auto *title = new QLabel(tr("Train a small GPT on two ranks"));
+    m_big << title;
+    auto *body = new QLabel(tr("The sample reads the King James Bible byte by byte, on two processes of this machine, data parallel with a partitioned "
+                               "optimizer (ZeRO 1). It takes about two minutes and shows every part of a training step."));
+    body->setWordWrap(true);
+    body->setProperty("tone", "muted");
+    text->addWidget(title);
+    text->addWidget(body);
+    row->addLayout(text, 1);
+    QAction *action = m_registry->action(QStringLiteral("home.sample"));
+    auto *button = new QPushButton(action->text());
+    button->setProperty("tone", "primary");
+    button->setToolTip(action->toolTip());
+    connect(button, &QPushButton::clicked, action, &QAction::trigger);
+    row->addWidget(button, 0, Qt::AlignVCenter);
+    card->body()->addLayout(row);
+    return card;
+}
+
+QWidget *HomePage::keysPanel()
+{
+    auto *panel = new Panel(tr("Get around"));
+    panel->headLayout()->addStretch(1);
+    auto *grid = new QGridLayout;
+    grid->setContentsMargins(12, 4, 12, 12);
+    grid->setHorizontalSpacing(12);
+    grid->setVerticalSpacing(8);
+    grid->setColumnStretch(0, 1);
+    int at = 0;
+    for (const char *id : {"view.palette", "view.quickopen", "go.runs", "go.monitor", "help.sheet"}) {
+        const QAction *action = m_registry->action(QLatin1String(id));
+        if (!action)
+            continue;
+        auto *name = new QLabel(action->text());
+        name->setProperty("tone", "muted");
+        auto *key = new QLabel(action->shortcut().toString(QKeySequence::NativeText));
+        m_keys << key;
+        grid->addWidget(name, at, 0);
+        grid->addWidget(key, at++, 1, Qt::AlignRight);
+    }
+    panel->body()->addLayout(grid);
+    panel->body()->addStretch(1);
+    return panel;
+}
+
+void HomePage::fill(Panel *panel, const std::vector<store::RunInfo> &runs, const QString &nothing)
+{
+    // Rows are reused: focus stays where it is while numbers change.
+    QList<RunRow *> rows = panel->findChildren<RunRow *>();
+    while (rows.size() > static_cast<qsizetype>(runs.size()))
+        delete rows.takeLast();
+    while (rows.size() < static_cast<qsizetype>(runs.size())) {
+        auto *row = new RunRow(panel);
+        connect(row, &RunRow::clicked, this, [this, row] { emit openRequested(QString::fromStdString(row->run().id)); });
+        panel->body()->insertWidget(static_cast<int>(rows.size()), row);
+        rows << row;
+    }
+    const std::int64_t now = wallNs();
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        RunRow *row = rows[static_cast<qsizetype>(i)];
+        row->setRun(runs[i], now);
+        const QString id = QString::fromStdString(runs[i].id);
+        row->setPreview(m_previews.value(id));
+        const qint64 asked = m_asked.value(id, -1);
+        // Again when the curve has grown by a twentieth.
+        if (asked < 0 || runs[i].step > asked + std::max<qint64>(10, asked / 20)) {
+            m_asked[id] = runs[i].step;
+            ++m_waiting;
+            m_hub->requestPreview(id, previewPoints);
+        }
+    }
+    auto *hint = panel->findChild<QLabel *>(QStringLiteral("nothing"));
+    if (!hint) {
+        hint = new QLabel(panel);
+        hint->setObjectName(QStringLiteral("nothing"));
+        hint->setProperty("tone", "muted");
+        hint->setContentsMargins(12, 4, 12, 12);
+        hint->setWordWrap(true);
+        hint->setAlignment(Qt::AlignTop | Qt::AlignLeft);
+        panel->body()->addWidget(hint);
+        panel->body()->addStretch(1);
+    }
+    hint->setText(nothing);
+    hint->setVisible(runs.empty());
+}
+
+void HomePage::refresh()
+{
+    std::vector<store::RunInfo> live;
+    std::vector<store::RunInfo> recent;
+    if (m_hub->runs()) {
+        for (const store::RunInfo &run : *m_hub->runs())
+            (telemetry::isLive(run.state) ? live : recent).push_back(run);
+    }
+    const auto newest = [](const store::RunInfo &a, const store::RunInfo &b) { return a.startedNs > b.startedNs; };
+    std::sort(live.begin(), live.end(), newest);
+    std::sort(recent.begin(), recent.end(), newest);
+    if (recent.size() > recentRuns)
+        recent.resize(recentRuns);
+    m_live->setVisible(!live.empty());
+    fill(m_live, live, {});
+    fill(m_recent, recent, m_hub->runs() ? tr("Runs that have ended are listed here. There are none yet.") : tr("Reading the runs."));
+    if (isReady())
+        emit ready();
+}
+
+bool HomePage::isReady() const { return m_hub->runs() && m_waiting == 0; }
+
+void HomePage::restyle()
+{
+    const Theme &theme = Theme::instance();
+    for (QLabel *label : m_big)
+        label->setFont(theme.font(FontRole::Head));
+    for (QLabel *label : m_keys)
+        label->setFont(theme.font(FontRole::Mono));
+}
+
+} // namespace rankyard::ui

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "ui/data/data_hub.h"
+
+#include <QHash>
+#include <QWidget>
+
+class QLabel;
+class QVBoxLayout;
+
+namespace rankyard::ui {
+
+class ActionRegistry;
+class Panel;
+class RunRow;
+
+/// Where a start ends: run the sample, what is running, what ran last, this machine.
+class HomePage : public QWidget
+{
+    Q_OBJECT
+public:
+    HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent = nullptr);
+    bool isReady() const;
+
+signals:
+    void openRequested(const QString &run);
+    void ready();
+
+private:
+    QWidget *sampleCard();
+    QWidget *keysPanel();
+    void refresh();
+    void restyle();
+    void fill(Panel *panel, const std::vector<store::RunInfo> &runs, const QString &nothing);
+
+    DataHub *m_hub;
+    ActionRegistry *m_registry;
+    Panel *m_live;
+    Panel *m_recent;
+    QList<QLabel *> m_big;
+    QList<QLabel *> m_keys;
+    QHash<QString, std::vector<double>> m_previews;
+    QHash<QString, qint64> m_asked; ///< step at which the preview was asked for
+    int m_waiting = 0;
+};
+
+} // namespace rankyard::ui

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "ui/monitor/monitor_charts.h"
+
+#include <QWidget>
+
+class QLabel;
+class QMenu;
+class QPushButton;
+class QToolButton;
+
+namespace rankyard::ui {
+
+class ActionRegistry;
+class Chip;
+class Segmented;
+class Settings;
+
+/// The Monitor's part of the window head: whose run, its state, what can be done with it.
+class MonitorHead : public QWidget
+{
+    Q_OBJECT
+public:
+    MonitorHead(ActionRegistry *registry, Settings *settings, QWidget *parent = nullptr);
+
+    void showNothing();
+    void showRun(const RunData &run, std::int64_t nowNs);
+    void showFollowing(bool following, int newSteps);
+    Segmented *modes() const { return m_modes; }
+    QString stateWord() const;
+    QString summary() const;
+
+signals:
+    void modeChosen(rankyard::ui::XMode mode);
+    void resumeFollowing();
+
+private:
+    void restyle();
+    void buildViewMenu(Settings *settings);
+    void resizeEvent(QResizeEvent *event) override;
+    void elide();
+
+    ActionRegistry *m_registry;
+    QLabel *m_name;
+    Chip *m_state;
+    QLabel *m_summary;
+    Chip *m_follow;
+    Segmented *m_modes;
+    QToolButton *m_view;
+    QPushButton *m_pause;
+    QPushButton *m_checkpoint;
+    QPushButton *m_stop;
+    QString m_full;
+};
+
+/// Seconds until the last step, from the median of the last steps; negative when unknown.
+double secondsLeft(const RunData &run);
+
+} // namespace rankyard::ui

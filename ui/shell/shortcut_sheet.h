@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include <QFrame>
+
+namespace rankyard::ui {
+
+class ActionRegistry;
+
+/// All shortcuts by category, made from the registry each time it opens. Esc or ? closes it.
+class ShortcutSheet : public QFrame
+{
+    Q_OBJECT
+public:
+    ShortcutSheet(ActionRegistry *registry, QWidget *window);
+    void toggle();
+    int rows() const { return m_rows; }
+
+protected:
+    void keyPressEvent(QKeyEvent *event) override;
+    void focusOutEvent(QFocusEvent *event) override;
+    bool eventFilter(QObject *object, QEvent *event) override;
+
+private:
+    void fill();
+    void place();
+
+    ActionRegistry *m_registry;
+    QWidget *m_before = nullptr;
+    int m_rows = 0;
+};
+
+} // namespace rankyard::ui

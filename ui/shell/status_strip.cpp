@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "ui/shell/status_strip.h"
+
+#include "ui/common/format.h"
+#include "ui/common/icons.h"
+
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QToolButton>
+
+#include <algorithm>
+
+namespace rankyard::ui {
+
+StatusStrip::StatusStrip(DataHub *hub, Notices *notices, QWidget *parent)
+    : QFrame(parent), m_hub(hub), m_notices(notices), m_run(new QToolButton(this)), m_figures(new QLabel(this)),
+      m_job(new QLabel(this)), m_noticeButton(new QToolButton(this))
+{
+    setObjectName(QStringLiteral("strip"));
+    auto *row = new QHBoxLayout(this);
+    row->setContentsMargins(8, 1, 8, 0);
+    row->setSpacing(12);
+    row->addWidget(m_run);
+    row->addWidget(m_figures, 1);
+    row->addWidget(m_job);
+    row->addWidget(m_noticeButton);
+    m_run->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
+    m_run->setAccessibleName(tr("Live run"));
+    m_noticeButton->setToolTip(tr("What the program had to tell"));
+    m_figures->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+    connect(m_run, &QToolButton::clicked, this, [this] {
+        if (!m_shown.isEmpty())
+            emit runClicked(m_shown);
+    });
+    connect(m_noticeButton, &QToolButton::clicked, this, &StatusStrip::noticesClicked);
+    connect(m_hub, &DataHub::runsChanged, this, &StatusStrip::refresh);
+    for (auto signal : {&QAbstractItemModel::rowsInserted, &QAbstractItemModel::rowsRemoved})
+        connect(m_notices, signal, this, &StatusStrip::refresh);
+    connect(m_notices, &QAbstractItemModel::modelReset, this, &StatusStrip::refresh);
+    connect(&Theme::instance(), &Theme::changed, this, &StatusStrip::restyle);
+    restyle();
+    refresh();
+}
+
+void StatusStrip::setJob(const QString &text) { m_job->setText(text); }
+
+QString StatusStrip::liveText() const { return m_run->text() + QLatin1Char(' ') + m_figures->text(); }
+
+void StatusStrip::refresh()
+{
+    const store::RunInfo *newest = nullptr;
+    int live = 0;
+    if (m_hub->runs()) {
+        for (const store::RunInfo &run : *m_hub->runs()) {
+            if (!telemetry::isLive(run.state))
+                continue;
+            ++live;
+            if (!newest || run.startedNs > newest->startedNs)
+                newest = &run;
+        }
+    }
+    m_shown = newest ? QString::fromStdString(newest->id) : QString();
+    if (newest) {
+        const StateLook look = lookOf(newest->state);
+        m_run->setIcon(icon(look.icon, look.tone));
+        m_run->setText(QString::fromStdString(newest->name));
+        m_run->setToolTip(tr("Watch %1 (%2)").arg(QString::fromStdString(newest->name), look.word));
+        m_run->setEnabled(true);
+        QStringList parts;
+        parts << (newest->steps > 0 ? tr("step %1 / %2").arg(formatStep(newest->step), formatStep(newest->steps)) : tr("step %1").arg(formatStep(newest->step)));
+        if (newest->step > 0)
+            parts << tr("loss %1").arg(formatLoss(newest->lastLoss));
+        if (newest->tokensPerS > 0)
+            parts << formatValue(newest->tokensPerS, Unit::TokensPerSecond);
+        parts << tr("%n ranks", nullptr, newest->world);
+        if (live > 1)
+            parts << tr("and %n more runs", nullptr, live - 1);
+        m_figures->setText(parts.join(QStringLiteral("   ")));
+    } else {
+        m_run->setIcon(icon(QStringLiteral("state_waiting")));
+        m_run->setText(tr("Nothing is running"));
+        m_run->setToolTip({});
+        m_run->setEnabled(false);
+        m_figures->clear();
+    }
+    const int count = m_notices->rowCount();
+    m_noticeButton->setText(count == 0 ? tr("No notices") : tr("%n notices", nullptr, count));
+    m_noticeButton->setAccessibleName(m_noticeButton->text());
+}
+
+void StatusStrip::restyle()
+{
+    const Theme &theme = Theme::instance();
+    setFixedHeight(theme.scaled(28));
+    m_run->setFont(theme.font(FontRole::Small));
+    m_run->setIconSize({theme.scaled(14), theme.scaled(14)});
+    m_noticeButton->setFont(theme.font(FontRole::Small));
+    m_job->setFont(theme.font(FontRole::Small));
+    m_figures->setFont(theme.font(FontRole::Mono));
+    m_figures->setProperty("tone", "muted");
+    m_job->setProperty("tone", "muted");
+}
+
+} // namespace rankyard::ui
