@@ -3,6 +3,8 @@
 
 #include "engine/base/json.h"
 
+#include <QStringList>
+
 #include <algorithm>
 
 namespace rankyard::ui {
@@ -40,9 +42,9 @@ void read(const Json &document, std::initializer_list<const char *> path, QStrin
 QString JobSummary::layout() const
 {
     QStringList parts;
-    const auto axis = [&parts](const char *name, std::int64_t size) {
+    const auto axis = [&parts](const char *letter, std::int64_t size) {
         if (size > 1)
-            parts << QLatin1String(name) + QString::number(size);
+            parts << QLatin1String(letter) + QString::number(size);
     };
     axis("dp", dp);
     axis("tp", tp);

@@ -12,8 +12,7 @@ constexpr int pollMs = 100;
 constexpr int publishMs = 34;
 constexpr int listMs = 250;
 constexpr std::int64_t stepsPerPiece = 4000; ///< of one rank: some milliseconds for the page that takes them
-constexpr int logsPerPiece = 5000;
-constexpr int logsAtFirst = 50000;
+constexpr int mostLogs = 100'000;            ///< what a log pane keeps; the store gives the newest of them
 
 } // namespace
 
@@ -195,6 +194,8 @@ bool RunReader::readSteps(const std::string &id, OpenRun &run, RunUpdate &news)
         RankColumns &columns = news.ranks[rank];
         for (const store::StepRow &row : *rows)
             columns.append(row.record);
+        if (!rows->empty())
+            run.rowEpoch[rank] = rows->back().epoch;
         run.rows += static_cast<std::int64_t>(rows->size());
         if (end != std::numeric_limits<std::int64_t>::max()) {
             last->second = end;
@@ -206,6 +207,20 @@ bool RunReader::readSteps(const std::string &id, OpenRun &run, RunUpdate &news)
             news.ranks.erase(rank);
     }
     return more;
+}
+
+bool RunReader::superseded(const std::string &id, const OpenRun &run, std::uint32_t epoch)
+{
+    // A restart runs steps again that were read already: then the last one of a rank is gone, or is of another epoch.
+    for (const auto &[rank, last] : run.lastStep) {
+        const auto known = run.rowEpoch.find(rank);
+        if (known == run.rowEpoch.end() || known->second >= epoch)
+            continue;
+        const auto row = m_store->steps(id, rank, last, last);
+        if (row && (row->empty() || row->front().epoch != known->second))
+            return true;
+    }
+    return false;
 }
 
 bool RunReader::read(const std::string &id, OpenRun &run)
@@ -220,16 +235,8 @@ bool RunReader::read(const std::string &id, OpenRun &run)
         emit update(news);
         return false;
     }
-    // A newer epoch may have replaced steps that were read: begin again.
-    std::uint32_t epoch = 0;
-    if (auto positions = m_store->positions(id)) {
-        for (const store::StreamPosition &each : *positions)
-            epoch = std::max(epoch, each.epoch);
-    }
-    const bool again = !run.first && epoch != run.epoch;
-    if (again)
+    if (!run.first && superseded(id, run, info->epoch))
         run = OpenRun {};
-    run.epoch = epoch;
     auto news = std::make_shared<RunUpdate>();
     news->run = id;
     news->info = std::move(info).value();
@@ -238,7 +245,7 @@ bool RunReader::read(const std::string &id, OpenRun &run)
         news->predictedBytes = m_predict(news->info.job);
     bool more = readSteps(id, run, *news);
 
-    if (auto logs = m_store->logs(id, run.lastLog, run.first ? logsAtFirst : logsPerPiece)) {
+    if (auto logs = m_store->logs(id, run.lastLog, mostLogs)) {
         news->logs = std::move(logs).value();
         if (!news->logs.empty())
             run.lastLog = news->logs.back().id;

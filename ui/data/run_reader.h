@@ -43,7 +43,7 @@ private:
     struct OpenRun {
         std::map<int, std::int64_t> lastStep;
         std::int64_t lastLog = 0;
-        std::uint32_t epoch = 0;
+        std::map<int, std::uint32_t> rowEpoch; ///< of the last step
         std::size_t evals = 0;
         std::size_t events = 0;
         bool first = true;
@@ -56,6 +56,7 @@ private:
     void look();
     bool read(const std::string &id, OpenRun &run); ///< true: there is more
     bool readSteps(const std::string &id, OpenRun &run, RunUpdate &news);
+    bool superseded(const std::string &id, const OpenRun &run, std::uint32_t epoch);
     void readList();
     void flush();
 

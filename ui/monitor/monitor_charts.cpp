@@ -365,6 +365,11 @@ void MonitorCharts::updateEvents()
             mark.shape = 3;
             mark.weight = 5;
             restarts.push_back({mark.x, Ink::of(Token::Warn), mark.text});
+        } else if (event.kind == "gap") {
+            mark.text = tr("records lost %1").arg(step);
+            mark.ink = Ink::of(Token::Warn);
+            mark.shape = 2;
+            mark.weight = 4;
         } else if (event.kind == "error") {
             mark.text = tr("error %1").arg(step);
             mark.ink = Ink::of(Token::Bad);

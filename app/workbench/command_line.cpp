@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "app/workbench/command_line.h"
+
+#include "ui/shell/main_window.h"
+
+namespace rankyard::app {
+
+namespace {
+
+Error bad(const char *what, const QString &found, const QString &expected)
+{
+    return Error::make(Code::Usage, what).withFound(found.toStdString()).withExpected(expected.toStdString()).withHint("See rankyard --help");
+}
+
+} // namespace
+
+Result<CommandLine> parseCommandLine(const QStringList &words)
+{
+    CommandLine line;
+    qsizetype at = 0;
+    const auto value = [&]() -> Result<QString> {
+        if (at + 1 >= words.size())
+            return Error::make(Code::Usage, "the option needs a value", words[at].toStdString()).withHint("See rankyard --help");
+        return words[++at];
+    };
+    for (; at < words.size(); ++at) {
+        const QString word = words[at];
+        if (word == QLatin1String("--help") || word == QLatin1String("-h")) {
+            line.help = true;
+        } else if (word == QLatin1String("--version")) {
+            line.version = true;
+        } else if (word == QLatin1String("--run")) {
+            RY_ASSIGN(line.job, value());
+        } else if (word == QLatin1String("--store")) {
+            RY_ASSIGN(line.store, value());
+        } else if (word == QLatin1String("--open")) {
+            RY_ASSIGN(line.open, value());
+        } else if (word == QLatin1String("--theme")) {
+            RY_ASSIGN(line.theme, value());
+            if (line.theme != QLatin1String("dark") && line.theme != QLatin1String("light"))
+                return bad("no such theme", line.theme, QStringLiteral("dark or light"));
+        } else if (word == QLatin1String("--size")) {
+            RY_ASSIGN(const QString text, value());
+            const QStringList parts = text.split(QLatin1Char('x'));
+            line.size = QSize(parts.value(0).toInt(), parts.value(1).toInt());
+            if (parts.size() != 2 || line.size.width() < 320 || line.size.height() < 240 || line.size.width() > 16384 || line.size.height() > 16384)
+                return bad("not a size", text, QStringLiteral("WIDTHxHEIGHT, for example 1600x1000"));
+        } else if (word == QLatin1String("--scale")) {
+            RY_ASSIGN(const QString text, value());
+            bool ok = false;
+            line.scale = text.toDouble(&ok);
+            if (!ok || line.scale < 0.5 || line.scale > 4)
+                return bad("not a scale", text, QStringLiteral("0.5 to 4"));
+        } else if (word == QLatin1String("--text")) {
+            RY_ASSIGN(const QString text, value());
+            bool ok = false;
+            line.text = text.toInt(&ok);
+            if (!ok || *line.text < 100 || *line.text > 200)
+                return bad("not a text size", text, QStringLiteral("100 to 200"));
+        } else if (word == QLatin1String("--snapshot")) {
+            RY_ASSIGN(line.snapshot, value());
+            RY_ASSIGN(line.picture, value());
+            if (!ui::MainWindow::pageNames().contains(line.snapshot))
+                return bad("no such page", line.snapshot, ui::MainWindow::pageNames().join(QStringLiteral(", ")));
+        } else {
+            return bad("unknown argument", word, QString());
+        }
+    }
+    return line;
+}
+
+QString usage()
+{
+    return QStringLiteral(
+        "rankyard [--run JOB] [--store FILE] [--theme dark|light] [--text PERCENT]\n"
+        "    Opens the workbench; with --run on JOB, started as a new run.\n"
+        "rankyard --snapshot PAGE FILE.png [--open RUN|JOB] [--size WxH] [--theme dark|light] [--scale N] [--text PERCENT] [--store FILE]\n"
+        "    Draws a page without a display. PAGE: home, runs, monitor, settings. RUN: an id, the beginning of one, or last.\n"
+        "rankyard --help | --version\n");
+}
+
+} // namespace rankyard::app

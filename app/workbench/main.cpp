@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "app/workbench/command_line.h"
+#include "app/workbench/predict.h"
+#include "app/workbench/service_actions.h"
+#include "app/workbench/snapshot.h"
+#include "engine/base/build_id.h"
+#include "engine/base/file.h"
+#include "engine/store/run_store.h"
+#include "ui/shell/main_window.h"
+
+#include <QApplication>
+
+#include <clocale>
+#include <cstdio>
+
+namespace {
+
+using namespace rankyard;
+
+int complain(const Error &error)
+{
+    std::fprintf(stderr, "rankyard: %s\n", error.text().c_str());
+    return static_cast<int>(exitFor(error.code));
+}
+
+/// Qt aborts without a display; we say what to do instead.
+bool hasDisplay()
+{
+    if (qEnvironmentVariableIsSet("QT_QPA_PLATFORM"))
+        return true;
+    return !qEnvironmentVariableIsEmpty("DISPLAY") || !qEnvironmentVariableIsEmpty("WAYLAND_DISPLAY");
+}
+
+QStringList wordsOf(int argc, char **argv)
+{
+    QStringList words;
+    for (int i = 1; i < argc; ++i)
+        words << QString::fromLocal8Bit(argv[i]);
+    return words;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    const auto parsed = app::parseCommandLine(wordsOf(argc, argv));
+    if (!parsed)
+        return complain(parsed.error());
+    const app::CommandLine &line = *parsed;
+    if (line.help || line.version) {
+        std::fputs(line.help ? qPrintable(app::usage()) : (std::string("rankyard ") + buildId() + "\n").c_str(), stdout);
+        return 0;
+    }
+    if (line.isSnapshot()) {
+        qputenv("QT_QPA_PLATFORM", "offscreen");
+        qputenv("QT_SCALE_FACTOR", QByteArray::number(line.scale));
+    } else if (!hasDisplay()) {
+        return complain(Error::make(Code::NotHere, "there is no display to open a window on")
+                            .withHint("Draw a page with rankyard --snapshot monitor FILE.png, or train with rankyardctl train JOB"));
+    }
+
+    QCoreApplication::setApplicationName(QStringLiteral("rankyard"));
+    QCoreApplication::setApplicationVersion(QString::fromLatin1(buildId()));
+    int fewArguments = 1; // ours are not Qt's
+    QApplication application(fewArguments, argv);
+    // Qt sets the user's locale; files, JSON and strtod must keep their decimal point.
+    std::setlocale(LC_NUMERIC, "C");
+
+    // A snapshot shows how the program looks, not how somebody has arranged it.
+    const std::string remembered = line.isSnapshot() ? std::string() : (configDir() / "workbench.ini").string();
+    ui::Settings settings(QString::fromStdString(remembered));
+    if (!line.theme.isEmpty())
+        settings.setThemeMode(line.theme == QLatin1String("dark") ? ui::ThemeMode::Dark : ui::ThemeMode::Light);
+    if (line.text)
+        settings.setTextPercent(*line.text);
+    ui::Theme &theme = ui::Theme::instance();
+    theme.setMode(settings.themeMode());
+    theme.setTextPercent(settings.textPercent());
+    theme.apply();
+    QObject::connect(&settings, &ui::Settings::changed, &theme, [&] {
+        if (settings.themeMode() != theme.mode())
+            theme.setMode(settings.themeMode());
+        if (settings.textPercent() != theme.textPercent())
+            theme.setTextPercent(settings.textPercent());
+    });
+
+    const std::filesystem::path storeFile = line.store.isEmpty() ? store::RunStore::defaultFile() : std::filesystem::path(line.store.toStdString());
+    ui::DataHub hub(storeFile, &app::predictMemory);
+    app::ServiceActions actions(storeFile);
+    ui::MainWindow window(&hub, &actions, &settings);
+    if (line.isSnapshot()) {
+        const Status drawn = app::drawSnapshot(line, hub, window);
+        if (!drawn)
+            return complain(drawn.error());
+        return 0;
+    }
+    window.show();
+    if (!line.job.isEmpty()) {
+        window.showPage(QStringLiteral("monitor"));
+        actions.startJob(line.job);
+    } else if (!line.open.isEmpty()) {
+        window.openRun(line.open);
+    }
+    return QApplication::exec();
+}

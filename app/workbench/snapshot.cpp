@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "app/workbench/snapshot.h"
+
+#include "engine/spec/job.h"
+#include "ui/runs/runs_page.h"
+#include "ui/shell/main_window.h"
+
+#include <QApplication>
+#include <QEventLoop>
+#include <QFileInfo>
+#include <QPixmap>
+
+#include <algorithm>
+
+namespace rankyard::app {
+
+namespace {
+
+/// Turns the event loop until `done`. It waits for events only: every state that ends the wait is announced by one.
+template<typename Done>
+void turnUntil(Done done)
+{
+    while (!done())
+        QCoreApplication::processEvents(QEventLoop::AllEvents | QEventLoop::WaitForMoreEvents);
+}
+
+Result<QString> runFor(const QString &open, const ui::DataHub &hub)
+{
+    const auto &runs = *hub.runs();
+    std::string name;
+    if (open.endsWith(QLatin1String(".json")) || QFileInfo(open).isFile()) {
+        RY_ASSIGN(const spec::JobSpec job, spec::loadJob(open.toStdString()));
+        name = job.name;
+    }
+    const store::RunInfo *found = nullptr;
+    int matches = 0;
+    for (const store::RunInfo &run : runs) {
+        const bool exact = run.id == open.toStdString();
+        const bool fits = !name.empty() ? run.name == name
+            : open == QLatin1String("last") ? true
+                                            : QString::fromStdString(run.id).startsWith(open);
+        if (exact)
+            return open;
+        if (!fits)
+            continue;
+        ++matches;
+        if (!found || run.startedNs > found->startedNs)
+            found = &run;
+    }
+    const bool newest = !name.empty() || open == QLatin1String("last");
+    if (!found || (matches > 1 && !newest))
+        return Error::make(Code::NotFound, found ? "several runs begin so" : "no such run", open.toStdString())
+            .withHint("rankyardctl runs list shows the runs of the store");
+    return QString::fromStdString(found->id);
+}
+
+} // namespace
+
+Status drawSnapshot(const CommandLine &line, ui::DataHub &hub, ui::MainWindow &window)
+{
+    std::optional<Error> failure;
+    QObject::connect(&hub, &ui::DataHub::failed, &window, [&](const Error &error) { failure = error; });
+    window.resize(line.size);
+    window.show();
+    turnUntil([&] { return hub.runs() || failure; });
+    if (failure)
+        return *failure;
+    if (!line.open.isEmpty()) {
+        RY_ASSIGN(const QString run, runFor(line.open, hub));
+        if (line.snapshot == QLatin1String("runs"))
+            window.runs()->select({run});
+        else
+            window.openRun(run);
+    }
+    window.showPage(line.snapshot);
+    turnUntil([&] { return window.isReady() || failure; });
+    if (failure)
+        return *failure;
+    // Layouts that the data asked for, then the charts at their final size.
+    for (int i = 0; i < 3; ++i) {
+        QCoreApplication::sendPostedEvents();
+        QCoreApplication::processEvents(QEventLoop::ExcludeUserInputEvents);
+        window.drawNow();
+    }
+    if (!window.grab().save(line.picture, "PNG"))
+        return Error::make(Code::Io, "the picture could not be written", line.picture.toStdString());
+    return {};
+}
+
+} // namespace rankyard::app

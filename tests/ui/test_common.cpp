@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "tests/ui/ui_test.h"
+#include "ui/common/actions.h"
+#include "ui/common/format.h"
+#include "ui/common/notice_stack.h"
+#include "ui/common/notices.h"
+#include "ui/common/segmented.h"
+#include "ui/common/settings.h"
+#include "ui/common/throttle.h"
+
+#include <QAbstractItemModelTester>
+#include <QApplication>
+#include <QSettings>
+#include <QSignalSpy>
+#include <QSplitter>
+#include <QTemporaryDir>
+#include <QToolButton>
+
+using namespace rankyard;
+using namespace rankyard::ui;
+
+class TestCommon : public test::UiTest
+{
+    Q_OBJECT
+private slots:
+    void numbers()
+    {
+        QCOMPARE(formatStep(1234), QStringLiteral("1,234"));
+        QCOMPARE(formatStep(999), QStringLiteral("999"));
+        QCOMPARE(formatStep(-1234567), QStringLiteral("-1,234,567"));
+        QCOMPARE(formatLoss(1.87349), QStringLiteral("1.873"));
+        QCOMPARE(formatLoss(NAN), QStringLiteral("NaN"));
+        QCOMPARE(formatShort(65536, Unit::Power2), QStringLiteral("2^16"));
+        QCOMPARE(formatShort(4120, Unit::TokensPerSecond), QStringLiteral("4.12 k"));
+        QCOMPARE(formatValue(3.41 * 1073741824.0, Unit::Bytes), QStringLiteral("3.41 GiB"));
+        QCOMPARE(formatShort(2.4e-4, Unit::Scientific), QStringLiteral("2.4e-4"));
+        QCOMPARE(formatShort(INFINITY, Unit::Number), QStringLiteral("Inf"));
+        QCOMPARE(formatSeconds(580), QStringLiteral("9 min 40 s"));
+    }
+
+    void everyStateHasWordIconAndTone()
+    {
+        QStringList words;
+        for (int state = 0; state <= static_cast<int>(telemetry::RunState::Lost); ++state) {
+            const StateLook look = lookOf(static_cast<telemetry::RunState>(state));
+            QVERIFY(!look.word.isEmpty() && !look.icon.isEmpty());
+            words << look.word;
+        }
+        words.removeDuplicates();
+        QCOMPARE(words.size(), static_cast<int>(telemetry::RunState::Lost) + 1);
+    }
+
+    void noticesAreCounted()
+    {
+        // A source that fails at every tick: one line with a count, nothing modal.
+        QWidget window;
+        window.resize(800, 600);
+        Notices notices;
+        NoticeStack stack(&notices, &window);
+        window.show();
+        QAbstractItemModelTester tester(&notices, QAbstractItemModelTester::FailureReportingMode::QtTest);
+        for (int i = 0; i < 1000; ++i)
+            notices.post(Severity::Error, QStringLiteral("The sample is damaged"));
+        QCOMPARE(notices.rowCount(), 1);
+        QCOMPARE(notices.index(0).data(Notices::CountRole).toInt(), 1000);
+        QVERIFY(notices.index(0).data().toString().contains(QStringLiteral("1000")));
+        QVERIFY(!QApplication::activeModalWidget());
+        QCOMPARE(stack.shown(), 1);
+        for (int i = 0; i < 300; ++i)
+            notices.post(Severity::Info, QStringLiteral("Notice %1").arg(i));
+        QCOMPARE(notices.rowCount(), 200);
+        QVERIFY(stack.shown() <= 4);
+        int ran = 0;
+        const int id = notices.post(Error::make(Code::Io, "disk is full", "/data").withHint("Free some space"), QStringLiteral("Retry"), [&] { ++ran; });
+        QVERIFY(notices.index(0).data().toString().contains(QStringLiteral("Free some space")));
+        notices.act(id);
+        QCOMPARE(ran, 1);
+    }
+
+    void throttleKeepsTheLast()
+    {
+        Throttle throttle(40);
+        int calls = 0;
+        int value = 0;
+        int seen = -1;
+        connect(&throttle, &Throttle::triggered, this, [&] {
+            ++calls;
+            seen = value;
+        });
+        QElapsedTimer timer;
+        timer.start();
+        for (value = 1; value <= 60; ++value) {
+            throttle.request();
+            QTest::qWait(3);
+        }
+        value = 60;
+        throttle.request();
+        QTRY_COMPARE(seen, 60);
+        QVERIFY2(calls <= timer.elapsed() / 40 + 2, qPrintable(QString::number(calls)));
+    }
+
+    void settingsComeBack()
+    {
+        QTemporaryDir dir;
+        const QString file = dir.filePath(QStringLiteral("workbench.ini"));
+        QSplitter splitter;
+        splitter.addWidget(new QWidget);
+        splitter.addWidget(new QWidget);
+        splitter.resize(400, 100);
+        splitter.setSizes({100, 300});
+        {
+            Settings settings(file);
+            settings.setThemeMode(ThemeMode::Dark);
+            settings.setTextPercent(150);
+            settings.setSmoothing(1.0); // refused down to the largest that there is
+            settings.keep(QStringLiteral("test"), &splitter);
+        }
+        Settings settings(file);
+        QCOMPARE(settings.themeMode(), ThemeMode::Dark);
+        QCOMPARE(settings.textPercent(), 150);
+        QCOMPARE(settings.smoothing(), 0.999);
+        splitter.setSizes({300, 100});
+        QVERIFY(settings.bringBack(QStringLiteral("test"), &splitter));
+        QVERIFY(splitter.sizes()[0] < splitter.sizes()[1]);
+        settings.setValue(QStringLiteral("splitter/test"), QByteArray("garbage"));
+        const QList<int> before = splitter.sizes();
+        QVERIFY(!settings.bringBack(QStringLiteral("test"), &splitter));
+        QCOMPARE(splitter.sizes(), before);
+    }
+
+    void newerSettingsAreNotWritten()
+    {
+        QTemporaryDir dir;
+        const QString file = dir.filePath(QStringLiteral("workbench.ini"));
+        {
+            QSettings other(file, QSettings::IniFormat);
+            other.setValue(QStringLiteral("schema"), Settings::schema + 1);
+            other.setValue(QStringLiteral("look/text"), 130);
+        }
+        {
+            Settings settings(file);
+            QVERIFY(settings.isReadOnly());
+            QCOMPARE(settings.textPercent(), 130);
+            settings.setTextPercent(200);
+            QCOMPARE(settings.textPercent(), 200);
+        }
+        QSettings other(file, QSettings::IniFormat);
+        QCOMPARE(other.value(QStringLiteral("look/text")).toInt(), 130);
+    }
+
+    void fuzzy()
+    {
+        std::vector<int> at;
+        QVERIFY(fuzzyScore(QStringLiteral("rts"), QStringLiteral("Run the sample"), &at) > 0);
+        QCOMPARE(at, (std::vector<int> {0, 4, 8}));
+        QCOMPARE(fuzzyScore(QStringLiteral("xyz"), QStringLiteral("Run the sample")), -1);
+        QVERIFY(fuzzyScore(QStringLiteral("fit"), QStringLiteral("Fit charts")) > fuzzyScore(QStringLiteral("fit"), QStringLiteral("Filter the text")));
+    }
+
+    void segmentedMovesByArrows()
+    {
+        Segmented segmented(QStringLiteral("X axis"), {QStringLiteral("Step"), QStringLiteral("Tokens"), QStringLiteral("Time")});
+        QSignalSpy changed(&segmented, &Segmented::changed);
+        segmented.show();
+        segmented.findChildren<QToolButton *>().first()->setFocus();
+        QTest::keyClick(segmented.focusWidget(), Qt::Key_Right);
+        QCOMPARE(segmented.current(), 1);
+        QCOMPARE(changed.count(), 1);
+        segmented.setCurrent(1);
+        QCOMPARE(changed.count(), 1);
+    }
+};
+
+static test::Register<TestCommon> registered;
+#include "test_common.moc"

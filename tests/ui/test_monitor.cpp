@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/store/run_store.h"
+#include "tests/ui/synthetic_store.h"
+#include "tests/ui/ui_test.h"
+#include "ui/common/actions.h"
+#include "ui/common/segmented.h"
+#include "ui/common/settings.h"
+#include "ui/monitor/banner.h"
+#include "ui/monitor/log_model.h"
+#include "ui/monitor/log_pane.h"
+#include "ui/monitor/monitor_head.h"
+#include "ui/monitor/monitor_page.h"
+#include "ui/monitor/values_panel.h"
+
+#include <QAbstractItemModelTester>
+#include <QTemporaryDir>
+
+#include <cmath>
+#include <limits>
+
+using namespace rankyard;
+using namespace rankyard::ui;
+
+namespace {
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+std::map<int, double> predicted(const std::string &) { return {{0, 200.0 * (1 << 20)}, {1, 201.0 * (1 << 20)}}; }
+
+/// A Monitor over a store with one run.
+struct Fixture {
+    QTemporaryDir dir;
+    std::filesystem::path file = dir.filePath(QStringLiteral("runs.sqlite")).toStdString();
+    test::SyntheticRun run;
+    std::unique_ptr<DataHub> hub;
+    test::FakeActions actions;
+    ActionRegistry registry;
+    Settings settings {QString()};
+    std::unique_ptr<MonitorPage> page;
+
+    explicit Fixture(test::SyntheticRun given) : run(std::move(given))
+    {
+        const Status put = test::putRun(file, run);
+        if (!put)
+            qFatal("%s", put.error().text().c_str());
+        hub = std::make_unique<DataHub>(file, &predicted);
+        registry.add({QStringLiteral("home.sample"), QStringLiteral("Run the sample"), QStringLiteral("tip"), QStringLiteral("Run")}, [] {});
+        page = std::make_unique<MonitorPage>(hub.get(), &actions, &registry, &settings);
+        page->resize(1600, 900);
+        page->show();
+    }
+
+    void open()
+    {
+        page->showRun(QString::fromStdString(run.id));
+        QTRY_VERIFY_WITH_TIMEOUT(page->isReady(), 30'000);
+        QTRY_VERIFY_WITH_TIMEOUT(page->charts()->chart(QStringLiteral("loss"))->model(0).size() >= static_cast<std::size_t>(run.done), 30'000);
+        page->drawNow();
+    }
+
+    Chart *chart(const char *name) const { return page->charts()->chart(QLatin1String(name)); }
+};
+
+test::SyntheticRun livingRun()
+{
+    test::SyntheticRun run;
+    run.state = telemetry::RunState::Running;
+    run.steps = 2000;
+    run.done = 2000;
+    run.overflow = {212, 287, 803};
+    run.nan = {640, 641};
+    run.endedAgoNs = 1'000'000;
+    return run;
+}
+
+} // namespace
+
+class TestMonitor : public test::UiTest
+{
+    Q_OBJECT
+private slots:
+    // What the charts hold is what the store holds, step by step.
+    void chartsEqualTheStore()
+    {
+        Fixture f(livingRun());
+        f.open();
+        auto runs = store::RunStore::open(f.file, true);
+        QVERIFY(runs);
+        const auto rows = (*runs)->steps(f.run.id, 0, 1, std::numeric_limits<std::int64_t>::max());
+        QVERIFY(rows);
+        QCOMPARE(rows->size(), std::size_t(2000));
+        const SeriesModel &loss = f.chart("loss")->model(0);
+        const SeriesModel &scale = f.chart("scale")->model(0);
+        const SeriesModel &norm = f.chart("norm")->model(0);
+        const SeriesModel &lr = f.chart("norm")->model(1);
+        const SeriesModel &rate = f.chart("throughput")->model(0);
+        QCOMPARE(loss.size(), rows->size());
+        double together = 0;
+        for (std::size_t i = 0; i < rows->size(); ++i) {
+            const telemetry::StepRecord &step = (*rows)[i].record;
+            QCOMPARE(loss.x()[i], static_cast<double>(step.step));
+            QVERIFY(same(loss.y()[i], step.loss));
+            QVERIFY(same(norm.y()[i], step.gradNorm));
+            QVERIFY(same(scale.y()[i], step.lossScale));
+            QVERIFY(same(lr.y()[i], step.lr));
+            QVERIFY(same(rate.y()[i], step.tokensPerS));
+            together = 0;
+            for (std::int64_t bytes : step.memory)
+                together += static_cast<double>(bytes);
+        }
+        QCOMPARE(loss.nonFinite(), (std::vector<std::size_t> {639, 640}));
+        QCOMPARE(f.chart("scale")->marks().size(), std::size_t(3));
+        QCOMPARE(f.chart("scale")->marks()[1].x, 287.0);
+        // Validation, memory, communication, step time, ranks, log, events.
+        const auto evals = (*runs)->evals(f.run.id);
+        const SeriesModel &valid = f.chart("loss")->model(1);
+        QCOMPARE(valid.size(), evals->size());
+        for (std::size_t i = 0; i < evals->size(); ++i)
+            QCOMPARE(valid.y()[i], (*evals)[i].loss);
+        Chart *memory = f.chart("memory");
+        double drawn = 0;
+        for (int i = 0; i < memory->seriesCount(); ++i)
+            drawn += memory->model(i).y().back();
+        QCOMPARE(drawn, together);
+        QCOMPARE(memory->seriesCount(), 6); // gathered and host are zero and stay away
+        QCOMPARE(*memory->reference(), 200.0 * (1 << 20));
+        QCOMPARE(f.chart("comm")->seriesCount(), 2);
+        QCOMPARE(f.chart("comm")->model(0).y().back(), 28.0 * (1 << 20));
+        QCOMPARE(f.page->charts()->heatMap()->ranks(), 2);
+        QCOMPARE(f.page->charts()->heatMap()->model(1).size(), std::size_t(2000));
+        QCOMPARE(f.page->charts()->heatMap()->slowest(), 1);
+        const auto logs = (*runs)->logs(f.run.id, 0, 1'000'000);
+        QCOMPARE(f.page->log()->model()->rowCount(), static_cast<int>(logs->size()));
+        const auto &lane = f.page->charts()->lane()->events();
+        QCOMPARE(std::count_if(lane.begin(), lane.end(), [](const auto &e) { return e.text.startsWith(QStringLiteral("overflow")); }), 3);
+        QCOMPARE(std::count_if(lane.begin(), lane.end(), [](const auto &e) { return e.text.startsWith(QStringLiteral("checkpoint")); }), 5);
+        // And what is drawn are samples of it.
+        for (const Sample &sample : f.chart("loss")->drawn(0, SeriesModel::Which::Raw))
+            QVERIFY(same(sample.y, loss.y()[static_cast<std::size_t>(sample.x) - 1]));
+    }
+
+    void newStepsArrive()
+    {
+        test::SyntheticRun run = livingRun();
+        run.done = 300;
+        Fixture f(run);
+        f.open();
+        QVERIFY(f.page->charts()->group()->isFollowing());
+        QVERIFY(test::putSteps(f.file, f.run, 301, 340));
+        QTRY_COMPARE(f.chart("loss")->model(0).size(), std::size_t(340));
+        QVERIFY(f.page->charts()->group()->hi() >= 340);
+        // Paused: the view stays, the chip counts.
+        f.page->charts()->group()->zoomX(100, 200);
+        QVERIFY(test::putSteps(f.file, f.run, 341, 360));
+        QTRY_COMPARE(f.page->charts()->group()->newSincePaused(), 20);
+        QCOMPARE(f.page->charts()->group()->lo(), 100.0);
+    }
+
+    // After a restart from a checkpoint the line goes on forwards, and the abandoned tail is gone from it.
+    void restartSupersedes()
+    {
+        test::SyntheticRun run = livingRun();
+        run.done = 150;
+        run.nan.clear();
+        Fixture f(run);
+        f.open();
+        test::SyntheticRun again = f.run;
+        again.seed = 99;
+        QVERIFY(test::putSteps(f.file, again, 101, 200, 2));
+        QTRY_COMPARE_WITH_TIMEOUT(f.chart("loss")->model(0).size(), std::size_t(200), 10'000);
+        const SeriesModel &loss = f.chart("loss")->model(0);
+        for (std::size_t i = 0; i < loss.size(); ++i)
+            QCOMPARE(loss.x()[i], static_cast<double>(i + 1));
+        QCOMPARE(loss.y()[99], test::lossAt(f.run, 100));
+        QCOMPARE(loss.y()[120], test::lossAt(again, 121));
+    }
+
+    void xAxisModes()
+    {
+        test::SyntheticRun run = livingRun();
+        run.done = 100;
+        Fixture f(run);
+        f.open();
+        f.page->head()->modes()->setCurrent(1);
+        QCOMPARE(f.chart("loss")->model(0).x()[9], 10.0 * 16 * 256);
+        f.page->head()->modes()->setCurrent(2);
+        QVERIFY(f.chart("loss")->model(0).x()[9] > 3 && f.chart("loss")->model(0).x()[9] < 10);
+        QCOMPARE(f.chart("loss")->model(0).size(), std::size_t(100));
+        f.page->head()->modes()->setCurrent(0);
+        QCOMPARE(f.chart("loss")->model(0).x()[9], 10.0);
+    }
+
+    void statesAreSaid()
+    {
+        test::SyntheticRun run = livingRun();
+        run.done = 50;
+        run.compute = "fp32";
+        Fixture f(run);
+        f.open();
+        QCOMPARE(f.page->head()->stateWord(), QStringLiteral("running"));
+        QVERIFY(f.page->head()->summary().contains(QStringLiteral("step 50 / 2,000")));
+        QVERIFY(f.page->head()->summary().contains(QStringLiteral("left")));
+        QVERIFY(f.chart("scale")->message().contains(QStringLiteral("fp32")));
+        QVERIFY(f.registry.action(QStringLiteral("monitor.pause"))->isEnabled());
+        auto runs = store::RunStore::open(f.file);
+        QVERIFY((*runs)->setState(f.run.id, telemetry::RunState::Failed,
+                                  Error::make(Code::RankFailed, "the worker was killed by signal 9", "rank 1").withHint("see dmesg")));
+        QTRY_COMPARE(f.page->head()->stateWord(), QStringLiteral("failed"));
+        QVERIFY(f.page->banner()->text().contains(QStringLiteral("rank 1")));
+        QVERIFY(f.page->banner()->text().contains(QStringLiteral("dmesg")));
+        QVERIFY(!f.registry.action(QStringLiteral("monitor.stop"))->isVisible());
+        f.page->showRun(QStringLiteral("r-20000101T000000-nobody"));
+        QTRY_VERIFY(f.page->isReady());
+        f.page->showRun({});
+        QVERIFY(f.page->run().isEmpty());
+    }
+
+    void everythingByKeyboard()
+    {
+        test::SyntheticRun run = livingRun();
+        run.done = 200;
+        Fixture f(run);
+        f.open();
+        ChartGroup *group = f.page->charts()->group();
+        Chart *loss = f.chart("loss");
+        loss->setFocus();
+        const auto press = [&](Qt::Key key, Qt::KeyboardModifiers modifiers = {}) { QTest::keyClick(loss, key, modifiers); };
+        press(Qt::Key_Home);
+        QCOMPARE(*group->cursor(), 1.0);
+        press(Qt::Key_Right);
+        press(Qt::Key_Right, Qt::ShiftModifier);
+        QCOMPARE(*group->cursor(), 12.0);
+        QVERIFY(f.page->charts()->values()->title().contains(QStringLiteral("12")));
+        QCOMPARE(f.page->charts()->values()->model()->index(0, 1).data().toString(), formatValue(loss->model(0).y()[11], Unit::Number));
+        press(Qt::Key_Plus);
+        QVERIFY(!group->isFollowing());
+        press(Qt::Key_Backspace);
+        QVERIFY(group->isFollowing());
+        press(Qt::Key_Space);
+        QVERIFY(!group->isFollowing());
+        press(Qt::Key_Space);
+        QVERIFY(group->isFollowing());
+        press(Qt::Key_Plus);
+        press(Qt::Key_F);
+        QVERIFY(group->isFollowing());
+        press(Qt::Key_Return);
+        QVERIFY(!f.chart("memory")->isVisible() && loss->isVisible());
+        QTest::keyClick(loss, Qt::Key_Escape); // the cursor first
+        QTest::keyClick(loss, Qt::Key_Escape);
+        QVERIFY(f.chart("memory")->isVisible());
+        press(Qt::Key_2);
+        QCOMPARE(f.page->columns(), 2);
+        press(Qt::Key_0);
+        press(Qt::Key_L);
+        QVERIFY(!f.page->log()->isVisible());
+        press(Qt::Key_L);
+        press(Qt::Key_X);
+        QCOMPARE(f.page->charts()->mode(), XMode::Tokens);
+        press(Qt::Key_P);
+        press(Qt::Key_C);
+        press(Qt::Key_Period, Qt::ControlModifier);
+        const QString id = QString::fromStdString(f.run.id);
+        QCOMPARE(f.actions.asked, (QStringList {QStringLiteral("Pause ") + id, QStringLiteral("Checkpoint ") + id, QStringLiteral("Stop ") + id}));
+        // Tab reaches charts, legends and menus, and never gets stuck.
+        QSet<QWidget *> reached;
+        for (int i = 0; i < 120; ++i) {
+            QTest::keyClick(f.page->window()->focusWidget() ? f.page->window()->focusWidget() : f.page.get(), Qt::Key_Tab);
+            reached.insert(f.page->window()->focusWidget());
+        }
+        QVERIFY(reached.contains(f.chart("memory")));
+        QVERIFY(reached.contains(f.chart("norm")));
+        QVERIFY2(reached.size() > 20, qPrintable(QString::number(reached.size())));
+        for (QWidget *widget : std::as_const(reached))
+            QVERIFY2(!widget || widget->isVisible(), "a hidden widget has the focus");
+    }
+
+    void logFollowsAndFilters()
+    {
+        test::SyntheticRun run = livingRun();
+        run.done = 300;
+        Fixture f(run);
+        f.open();
+        QVERIFY(f.page->log()->isFollowing());
+        QAbstractItemModelTester tester(f.page->log()->proxy(), QAbstractItemModelTester::FailureReportingMode::QtTest);
+        f.page->log()->findChild<Segmented *>()->setCurrent(1);
+        QCOMPARE(f.page->log()->proxy()->rowCount(), 2); // two overflows by step 300
+        f.page->log()->setFollowing(false);
+        QVERIFY(!f.page->log()->isFollowing());
+    }
+
+    void memoryOfAnotherRank()
+    {
+        test::SyntheticRun run = livingRun();
+        run.done = 80;
+        Fixture f(run);
+        f.open();
+        f.page->charts()->setRank(1);
+        QCOMPARE(*f.chart("memory")->reference(), 201.0 * (1 << 20));
+        QCOMPARE(f.chart("memory")->model(0).size(), std::size_t(80));
+        QVERIFY(f.chart("time")->title().contains(QStringLiteral("rank 1")));
+    }
+
+    void openAndCloseManyTimes()
+    {
+        test::SyntheticRun run = livingRun();
+        run.done = 60;
+        Fixture f(run);
+        for (int i = 0; i < 20; ++i) {
+            f.page->showRun(QString::fromStdString(f.run.id));
+            f.page->showRun({});
+        }
+        f.open();
+        QCOMPARE(f.chart("loss")->model(0).size(), std::size_t(60));
+    }
+};
+
+static test::Register<TestMonitor> registered;
+#include "test_monitor.moc"
