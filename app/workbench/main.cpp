@@ -9,9 +9,11 @@
 #include "ui/shell/main_window.h"
 
 #include <QApplication>
+#include <QTemporaryDir>
 
 #include <clocale>
 #include <cstdio>
+#include <memory>
 
 namespace {
 
@@ -51,7 +53,13 @@ int main(int argc, char **argv)
         std::fputs(line.help ? qPrintable(app::usage()) : (std::string("rankyard ") + buildId() + "\n").c_str(), stdout);
         return 0;
     }
+    std::unique_ptr<QTemporaryDir> runtime;
     if (line.isSnapshot()) {
+        // Qt warns where there is no runtime folder (root, containers); a snapshot starts nothing that would use it.
+        if (qEnvironmentVariableIsEmpty("XDG_RUNTIME_DIR")) {
+            runtime = std::make_unique<QTemporaryDir>();
+            qputenv("XDG_RUNTIME_DIR", runtime->path().toLocal8Bit());
+        }
         qputenv("QT_QPA_PLATFORM", "offscreen");
         qputenv("QT_SCALE_FACTOR", QByteArray::number(line.scale));
     } else if (!hasDisplay()) {

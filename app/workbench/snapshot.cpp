@@ -2,10 +2,12 @@
 #include "app/workbench/snapshot.h"
 
 #include "engine/spec/job.h"
+#include "ui/monitor/monitor_page.h"
 #include "ui/runs/runs_page.h"
 #include "ui/shell/main_window.h"
 
 #include <QApplication>
+#include <QCursor>
 #include <QEventLoop>
 #include <QFileInfo>
 #include <QPixmap>
@@ -60,6 +62,8 @@ Status drawSnapshot(const CommandLine &line, ui::DataHub &hub, ui::MainWindow &w
 {
     std::optional<Error> failure;
     QObject::connect(&hub, &ui::DataHub::failed, &window, [&](const Error &error) { failure = error; });
+    // Nothing is hovered in a picture.
+    QCursor::setPos(line.size.width() + 100, line.size.height() + 100);
     window.resize(line.size);
     window.show();
     turnUntil([&] { return hub.runs() || failure; });
@@ -70,7 +74,7 @@ Status drawSnapshot(const CommandLine &line, ui::DataHub &hub, ui::MainWindow &w
         if (line.snapshot == QLatin1String("runs"))
             window.runs()->select({run});
         else
-            window.openRun(run);
+            window.monitor()->showRun(run); // looks at the store only: no agent is asked
     }
     window.showPage(line.snapshot);
     turnUntil([&] { return window.isReady() || failure; });

@@ -227,13 +227,15 @@ Status putRun(const std::filesystem::path &file, const SyntheticRun &given)
     }
     if (run.done > 0)
         RY_TRY(putSteps(file, run, 1, run.done));
+    if (run.state == telemetry::RunState::Running)
+        return {};
     RY_ASSIGN(auto runs, store::RunStore::open(file));
-    if (run.state != telemetry::RunState::Running) {
-        if (run.state == telemetry::RunState::Stopped)
-            RY_TRY(runs->setState(run.id, telemetry::RunState::Stopping));
-        RY_TRY(runs->setState(run.id, run.state, run.error));
-    }
-    return {};
+    Streams streams(*runs, run.id, 1);
+    Json detail {{"from", "running"}, {"to", telemetry::nameOf(run.state)}, {"cause", "synthetic"}, {"actor", "agent"}};
+    if (run.error)
+        detail["error"] = *run.error;
+    streams.add(-1, telemetry::EventRecord {wallOf(run, run.done) + 1'000'000'000, run.done, "state", detail});
+    return runs->ingest(run.id, streams.take());
 }
 
 Status putDemo(const std::filesystem::path &file)

@@ -21,14 +21,14 @@ enum class Scope {
 };
 
 struct ActionSpec {
-    QString id;       ///< "view.palette"
-    QString text;     ///< a verb, sentence case
-    QString tip;      ///< one sentence
-    QString category; ///< heading in the sheet and the palette
-    QString icon;     ///< a name of resources/icons; may be empty
-    QKeySequence shortcut;
+    QString id {};       ///< "view.palette"
+    QString text {};     ///< a verb, sentence case
+    QString tip {};      ///< one sentence
+    QString category {}; ///< heading in the sheet and the palette
+    QString icon {};     ///< a name of resources/icons; may be empty
+    QKeySequence shortcut {};
     Scope scope = Scope::Window;
-    QString page; ///< of Scope::Page
+    QString page {}; ///< of Scope::Page
 };
 
 /// Every action of the program: menus, the command palette, the shortcut sheet and the tests read from here.

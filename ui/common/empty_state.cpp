@@ -30,6 +30,7 @@ EmptyState::EmptyState(QWidget *parent)
     m_sentence->setMinimumWidth(360);
     m_button->setProperty("tone", "primary");
     m_button->hide();
+    setRole(m_title, FontRole::Head);
     connect(m_button, &QPushButton::clicked, this, [this] {
         if (m_action)
             m_action->trigger();
@@ -54,7 +55,6 @@ void EmptyState::show(const QString &iconName, const QString &title, const QStri
 void EmptyState::retint()
 {
     const Theme &theme = Theme::instance();
-    m_title->setFont(theme.font(FontRole::Head));
     if (!m_icon.isEmpty())
         m_picture->setPixmap(iconPixmap(m_icon, theme.color(Token::Muted), theme.scaled(36), devicePixelRatioF()));
 }

@@ -2,6 +2,7 @@
 #include "ui/common/panel.h"
 
 #include "ui/common/icons.h"
+#include "ui/common/theme.h"
 
 #include <QHBoxLayout>
 #include <QLabel>
@@ -24,6 +25,7 @@ Panel::Panel(const QString &title, QWidget *parent)
     m_body->setSpacing(0);
     layout->addLayout(m_head);
     layout->addLayout(m_body, 1);
+    setRole(m_title, FontRole::Strong);
     setTitle(title);
     connect(&Theme::instance(), &Theme::changed, this, &Panel::restyle);
     Panel::restyle();
@@ -47,6 +49,7 @@ QToolButton *Panel::menuButton()
         m_menu->setPopupMode(QToolButton::InstantPopup);
         m_menu->setToolTip(tr("More for %1").arg(title()));
         m_menu->setAccessibleName(tr("Menu of %1").arg(title()));
+        m_head->addStretch(0);
         m_head->addWidget(m_menu, 0, Qt::AlignRight);
     }
     return m_menu;
@@ -55,7 +58,6 @@ QToolButton *Panel::menuButton()
 void Panel::restyle()
 {
     const Theme &theme = Theme::instance();
-    m_title->setFont(theme.font(FontRole::Strong));
     m_title->setMinimumHeight(theme.scaled(24));
 }
 

@@ -60,7 +60,7 @@ void Settings::setTextPercent(int percent)
     emit changed();
 }
 
-double Settings::smoothing() const { return std::clamp(value(QStringLiteral("charts/smoothing"), 0.9).toDouble(), 0.0, 0.999); }
+double Settings::smoothing() const { return std::clamp(value(QStringLiteral("charts/smoothing"), 0.85).toDouble(), 0.0, 0.999); }
 
 void Settings::setSmoothing(double weight)
 {

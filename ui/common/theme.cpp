@@ -11,6 +11,7 @@
 #include <QPainter>
 #include <QPixmapCache>
 #include <QStyleFactory>
+#include <QWidget>
 
 #include <algorithm>
 #include <cmath>
@@ -97,6 +98,12 @@ QColor mixed(const QColor &under, const QColor &over, double alpha)
     return QColor::fromRgbF(static_cast<float>(mix(under.redF(), over.redF())),
                             static_cast<float>(mix(under.greenF(), over.greenF())),
                             static_cast<float>(mix(under.blueF(), over.blueF())));
+}
+
+void setRole(QWidget *widget, FontRole role)
+{
+    static const char *const names[] = {"small", "body", "strong", "head", "title", "mono", "monosmall"};
+    widget->setProperty("role", QLatin1String(names[static_cast<int>(role)]));
 }
 
 Theme &Theme::instance()
@@ -269,9 +276,19 @@ QString Theme::styleSheet() const
     sheet.replace(QLatin1String("@pressed"), mixed(color(Token::Raised), color(Token::Text), m_dark ? 0.14 : 0.1).name());
     sheet.replace(QLatin1String("@disabled"), mixed(color(Token::Surface), color(Token::Muted), 0.6).name());
     sheet.replace(QLatin1String("@strongaccent"), mixed(color(Token::Accent), color(Token::Text), 0.15).name());
+    const auto fontOf = [this](FontRole role) {
+        const QFont each = font(role);
+        return QStringLiteral("font-family: \"%1\"; font-size: %2px; font-weight: %3;").arg(each.family()).arg(each.pixelSize()).arg(each.weight());
+    };
+    const std::pair<const char *, FontRole> roles[] = {{"small", FontRole::Small}, {"body", FontRole::Body}, {"strong", FontRole::Strong},
+                                                       {"head", FontRole::Head},   {"title", FontRole::Title}, {"monosmall", FontRole::MonoSmall},
+                                                       {"mono", FontRole::Mono}};
+    for (const auto &[name, role] : roles)
+        sheet += QStringLiteral("*[role=\"%1\"] { %2 }\n").arg(QLatin1String(name), fontOf(role));
     sheet.replace(QLatin1String("@small"), QString::number(scaled(12)) + QLatin1String("px"));
     sheet.replace(QLatin1String("@body"), QString::number(scaled(13)) + QLatin1String("px"));
     sheet.replace(QLatin1String("@chevron"), iconFile(QStringLiteral("chevron"), color(Token::Muted)));
+    sheet.replace(QLatin1String("@upchevron"), iconFile(QStringLiteral("chevron_up"), color(Token::Muted)));
     sheet.replace(QLatin1String("@check"), iconFile(QStringLiteral("check"), color(Token::OnAccent)));
     return sheet;
 }

@@ -8,6 +8,8 @@
 
 #include <array>
 
+class QWidget;
+
 /// Colours, fonts and distances of the workbench. One table for both themes; widgets, charts and icons all read from it.
 namespace rankyard::ui {
 
@@ -88,6 +90,9 @@ private:
     QString m_text; ///< families that exist
     QString m_mono;
 };
+
+/// Gives a widget the font of a role through the style sheet: unlike setFont, it survives reparenting and changes of text size.
+void setRole(QWidget *widget, FontRole role);
 
 /// WCAG 2 contrast of two opaque colours, 1 … 21.
 double contrast(const QColor &a, const QColor &b);

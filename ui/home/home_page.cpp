@@ -65,8 +65,6 @@ HomePage::HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent)
         if (m_waiting == 0)
             emit ready();
     });
-    connect(&Theme::instance(), &Theme::changed, this, &HomePage::restyle);
-    restyle();
     refresh();
 }
 
@@ -74,12 +72,12 @@ QWidget *HomePage::sampleCard()
 {
     auto *card = new Panel({});
     auto *row = new QHBoxLayout;
-    row->setContentsMargins(16, 8, 16, 16);
+    row->setContentsMargins(12, 4, 16, 16);
     row->setSpacing(16);
     auto *text = new QVBoxLayout;
     text->setSpacing(4);
     auto *title = new QLabel(tr("Train a small GPT on two ranks"));
-    m_big << title;
+    setRole(title, FontRole::Head);
     auto *body = new QLabel(tr("The sample reads the King James Bible byte by byte, on two processes of this machine, data parallel with a partitioned "
                                "optimizer (ZeRO 1). It takes about two minutes and shows every part of a training step."));
     body->setWordWrap(true);
@@ -114,7 +112,7 @@ QWidget *HomePage::keysPanel()
         auto *name = new QLabel(action->text());
         name->setProperty("tone", "muted");
         auto *key = new QLabel(action->shortcut().toString(QKeySequence::NativeText));
-        m_keys << key;
+        setRole(key, FontRole::Mono);
         grid->addWidget(name, at, 0);
         grid->addWidget(key, at++, 1, Qt::AlignRight);
     }
@@ -131,6 +129,7 @@ void HomePage::fill(Panel *panel, const std::vector<store::RunInfo> &runs, const
         delete rows.takeLast();
     while (rows.size() < static_cast<qsizetype>(runs.size())) {
         auto *row = new RunRow(panel);
+        row->setTall(panel == m_live);
         connect(row, &RunRow::clicked, this, [this, row] { emit openRequested(QString::fromStdString(row->run().id)); });
         panel->body()->insertWidget(static_cast<int>(rows.size()), row);
         rows << row;
@@ -185,14 +184,5 @@ void HomePage::refresh()
 }
 
 bool HomePage::isReady() const { return m_hub->runs() && m_waiting == 0; }
-
-void HomePage::restyle()
-{
-    const Theme &theme = Theme::instance();
-    for (QLabel *label : m_big)
-        label->setFont(theme.font(FontRole::Head));
-    for (QLabel *label : m_keys)
-        label->setFont(theme.font(FontRole::Mono));
-}
 
 } // namespace rankyard::ui

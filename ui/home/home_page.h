@@ -31,15 +31,12 @@ private:
     QWidget *sampleCard();
     QWidget *keysPanel();
     void refresh();
-    void restyle();
     void fill(Panel *panel, const std::vector<store::RunInfo> &runs, const QString &nothing);
 
     DataHub *m_hub;
     ActionRegistry *m_registry;
     Panel *m_live;
     Panel *m_recent;
-    QList<QLabel *> m_big;
-    QList<QLabel *> m_keys;
     QHash<QString, std::vector<double>> m_previews;
     QHash<QString, qint64> m_asked; ///< step at which the preview was asked for
     int m_waiting = 0;

@@ -41,7 +41,55 @@ void RunRow::setPreview(std::vector<double> losses)
     update();
 }
 
-QSize RunRow::sizeHint() const { return {400, Theme::instance().scaled(48)}; }
+void RunRow::setTall(bool tall)
+{
+    m_tall = tall;
+    updateGeometry();
+}
+
+QSize RunRow::sizeHint() const { return {400, Theme::instance().scaled(m_tall ? 168 : 48)}; }
+
+void RunRow::paintCurve(QPainter &painter, const QRectF &area) const
+{
+    const Theme &theme = Theme::instance();
+    double lo = 1e300;
+    double hi = -1e300;
+    for (double loss : m_losses) {
+        if (std::isfinite(loss)) {
+            lo = std::min(lo, loss);
+            hi = std::max(hi, loss);
+        }
+    }
+    if (m_losses.size() < 2 || hi <= lo)
+        return;
+    // Of a live run the curve is as wide as its part of the way.
+    const double part = m_tall && m_run.steps > 0 ? std::clamp(static_cast<double>(m_run.step) / static_cast<double>(m_run.steps), 0.02, 1.0) : 1;
+    if (m_tall) {
+        painter.setPen(QPen(mixed(theme.color(Token::Surface), theme.color(Token::Border), 0.6), 1));
+        for (int line = 0; line <= 2; ++line) {
+            const double y = std::floor(area.top() + area.height() * line / 2) + 0.5;
+            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y));
+        }
+    }
+    QPainterPath line;
+    bool pen = false;
+    for (std::size_t i = 0; i < m_losses.size(); ++i) {
+        if (!std::isfinite(m_losses[i])) {
+            pen = false;
+            continue;
+        }
+        const QPointF at(area.left() + area.width() * part * static_cast<double>(i) / static_cast<double>(m_losses.size() - 1),
+                         area.bottom() - area.height() * (m_losses[i] - lo) / (hi - lo));
+        if (pen)
+            line.lineTo(at);
+        else
+            line.moveTo(at);
+        pen = true;
+    }
+    painter.setPen(QPen(theme.color(Ink::series(0)), 1));
+    painter.setBrush(Qt::NoBrush);
+    painter.drawPath(line);
+}
 
 void RunRow::paintEvent(QPaintEvent *)
 {
@@ -51,19 +99,20 @@ void RunRow::paintEvent(QPaintEvent *)
     if (underMouse())
         painter.fillRect(rect(), mixed(theme.color(Token::Surface), theme.color(Token::Text), 0.035));
     const StateLook look = lookOf(m_run.state);
+    const int head = m_tall ? theme.scaled(52) : height();
     const int size = theme.scaled(18);
-    paintIcon(painter, look.icon, QRectF(12, (height() - size) / 2.0, size, size), theme.color(look.tone));
+    paintIcon(painter, look.icon, QRectF(12, (head - size) / 2.0, size, size), theme.color(look.tone));
     const QFont nameFont = theme.font(FontRole::Strong);
     const QFont small = theme.font(FontRole::Small);
     const QFont mono = theme.font(FontRole::Mono);
     const int left = 12 + size + 12;
     const int rightWidth = theme.scaled(112);
-    const int sparkWidth = width() > theme.scaled(520) ? theme.scaled(132) : 0;
+    const int sparkWidth = m_tall ? 0 : width() > theme.scaled(520) ? theme.scaled(132) : 0;
     const int textWidth = width() - left - rightWidth - sparkWidth - 36;
 
     painter.setFont(nameFont);
     painter.setPen(theme.color(Token::Text));
-    painter.drawText(QRectF(left, 0, textWidth, height() / 2.0 + 1), Qt::AlignBottom | Qt::AlignLeft,
+    painter.drawText(QRectF(left, 0, textWidth, head / 2.0 + 1), Qt::AlignBottom | Qt::AlignLeft,
                      QFontMetrics(nameFont).elidedText(QString::fromStdString(m_run.name), Qt::ElideRight, textWidth));
     QStringList parts {look.word, m_job.layout()};
     parts << (m_run.steps > 0 ? tr("step %1 / %2").arg(formatStep(m_run.step), formatStep(m_run.steps)) : tr("step %1").arg(formatStep(m_run.step)));
@@ -75,47 +124,20 @@ void RunRow::paintEvent(QPaintEvent *)
     }
     painter.setFont(small);
     painter.setPen(theme.color(Token::Muted));
-    painter.drawText(QRectF(left, height() / 2.0 + 2, textWidth, height() / 2.0), Qt::AlignTop | Qt::AlignLeft,
+    painter.drawText(QRectF(left, head / 2.0 + 2, textWidth, head / 2.0), Qt::AlignTop | Qt::AlignLeft,
                      QFontMetrics(small).elidedText(parts.join(QStringLiteral(" · ")), Qt::ElideRight, textWidth));
 
-    if (sparkWidth > 0 && m_losses.size() >= 2) {
-        const QRectF area(width() - rightWidth - sparkWidth - 24, theme.scaled(11), sparkWidth, height() - 2 * theme.scaled(11));
-        double lo = 1e300;
-        double hi = -1e300;
-        for (double loss : m_losses) {
-            if (std::isfinite(loss)) {
-                lo = std::min(lo, loss);
-                hi = std::max(hi, loss);
-            }
-        }
-        if (hi > lo) {
-            QPainterPath line;
-            bool pen = false;
-            for (std::size_t i = 0; i < m_losses.size(); ++i) {
-                if (!std::isfinite(m_losses[i])) {
-                    pen = false;
-                    continue;
-                }
-                const QPointF at(area.left() + area.width() * static_cast<double>(i) / static_cast<double>(m_losses.size() - 1),
-                                 area.bottom() - area.height() * (m_losses[i] - lo) / (hi - lo));
-                if (pen)
-                    line.lineTo(at);
-                else
-                    line.moveTo(at);
-                pen = true;
-            }
-            painter.setPen(QPen(theme.color(Ink::series(0)), 1));
-            painter.setBrush(Qt::NoBrush);
-            painter.drawPath(line);
-        }
-    }
+    if (sparkWidth > 0)
+        paintCurve(painter, QRectF(width() - rightWidth - sparkWidth - 24, theme.scaled(11), sparkWidth, height() - 2 * theme.scaled(11)));
+    else if (m_tall)
+        paintCurve(painter, QRectF(left, head + 4, width() - left - 12, height() - head - 16));
     painter.setFont(mono);
     painter.setPen(theme.color(Token::Text));
-    painter.drawText(QRectF(width() - rightWidth - 12, 0, rightWidth, height() / 2.0 + 1), Qt::AlignBottom | Qt::AlignRight,
+    painter.drawText(QRectF(width() - rightWidth - 12, 0, rightWidth, head / 2.0 + 1), Qt::AlignBottom | Qt::AlignRight,
                      m_run.step > 0 ? formatLoss(m_run.lastLoss) : QStringLiteral("–"));
     painter.setFont(small);
     painter.setPen(theme.color(Token::Muted));
-    painter.drawText(QRectF(width() - rightWidth - 12, height() / 2.0 + 2, rightWidth, height() / 2.0), Qt::AlignTop | Qt::AlignRight, tr("last loss"));
+    painter.drawText(QRectF(width() - rightWidth - 12, head / 2.0 + 2, rightWidth, head / 2.0), Qt::AlignTop | Qt::AlignRight, tr("last loss"));
     painter.setPen(QPen(mixed(theme.color(Token::Surface), theme.color(Token::Border), 0.7), 1));
     painter.drawLine(QPointF(12, 0.5), QPointF(width() - 12, 0.5));
     if (telemetry::isLive(m_run.state) && m_run.steps > 0) {

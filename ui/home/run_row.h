@@ -17,6 +17,8 @@ class RunRow : public QAbstractButton
 public:
     explicit RunRow(QWidget *parent = nullptr);
     void setRun(const store::RunInfo &run, std::int64_t nowNs);
+    /// A larger row with the loss curve over its whole width.
+    void setTall(bool tall);
     void setPreview(std::vector<double> losses);
     const store::RunInfo &run() const { return m_run; }
     QSize sizeHint() const override;
@@ -25,10 +27,13 @@ protected:
     void paintEvent(QPaintEvent *event) override;
 
 private:
+    void paintCurve(QPainter &painter, const QRectF &area) const;
+
     store::RunInfo m_run;
     JobSummary m_job;
     std::vector<double> m_losses;
     std::int64_t m_now = 0;
+    bool m_tall = false;
 };
 
 } // namespace rankyard::ui

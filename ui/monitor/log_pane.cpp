@@ -133,8 +133,7 @@ LogPane::LogPane(QWidget *parent)
     connect(copy, &QAction::triggered, this, &LogPane::copySelection);
     m_view->addAction(copy);
     m_view->setContextMenuPolicy(Qt::ActionsContextMenu);
-    connect(&Theme::instance(), &Theme::changed, this, &LogPane::restyle);
-    restyle();
+    setRole(m_title, FontRole::Strong);
     updateChip();
 }
 
@@ -186,7 +185,5 @@ void LogPane::copySelection()
         lines << index.data().toString();
     QGuiApplication::clipboard()->setText(lines.join(QLatin1Char('\n')));
 }
-
-void LogPane::restyle() { m_title->setFont(Theme::instance().font(FontRole::Strong)); }
 
 } // namespace rankyard::ui

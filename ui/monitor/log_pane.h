@@ -35,7 +35,6 @@ signals:
     void stepChosen(qint64 step);
 
 private:
-    void restyle();
     void updateChip();
     void copySelection();
 

@@ -68,6 +68,8 @@ MonitorHead::MonitorHead(ActionRegistry *registry, Settings *settings, QWidget *
         row->addWidget(button);
     }
     m_stop->setProperty("tone", "danger");
+    setRole(m_name, FontRole::Head);
+    setRole(m_summary, FontRole::Mono);
     m_summary->setMinimumWidth(0);
     m_summary->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     m_summary->setProperty("tone", "muted");
@@ -183,7 +185,7 @@ QString MonitorHead::summary() const { return m_full; }
 
 void MonitorHead::elide()
 {
-    const QFontMetrics metrics(m_summary->font());
+    const QFontMetrics metrics(Theme::instance().font(FontRole::Mono));
     m_summary->setText(metrics.elidedText(m_full, Qt::ElideRight, std::max(0, m_summary->width() - 2)));
     m_summary->setToolTip(m_full);
 }
@@ -196,9 +198,6 @@ void MonitorHead::resizeEvent(QResizeEvent *event)
 
 void MonitorHead::restyle()
 {
-    const Theme &theme = Theme::instance();
-    m_name->setFont(theme.font(FontRole::Head));
-    m_summary->setFont(theme.font(FontRole::Mono));
     elide();
 }
 

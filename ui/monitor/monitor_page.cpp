@@ -96,6 +96,7 @@ MonitorPage::MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *regi
     });
     m_clock->start(1000);
     m_log->findChild<QListView *>()->installEventFilter(this);
+    m_scroll->viewport()->installEventFilter(this);
     setFocusPolicy(Qt::StrongFocus);
     if (!settings->bringBack(QStringLiteral("monitor"), m_splitter))
         m_splitter->setSizes({1000, 330});
@@ -105,11 +106,12 @@ MonitorPage::MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *regi
 MonitorPage::~MonitorPage()
 {
     m_settings->keep(QStringLiteral("monitor"), m_splitter);
-    if (!m_head->parentWidget())
+    if (m_head && !m_head->parentWidget())
         delete m_head;
 }
 
 QWidget *MonitorPage::headWidget() const { return m_head; }
+MonitorHead *MonitorPage::head() const { return m_head; }
 QString MonitorPage::run() const { return m_run ? m_run->id() : QString(); }
 
 void MonitorPage::addActions()
@@ -262,15 +264,17 @@ void MonitorPage::refreshBanner()
     }
 }
 
+int MonitorPage::columnsFor(int width) const
+{
+    if (m_enlarged)
+        return 1;
+    return m_settings->columns() > 0 ? m_settings->columns() : std::clamp(width / Theme::instance().scaled(286), 1, 3);
+}
+
 void MonitorPage::layOut()
 {
     const Theme &theme = Theme::instance();
-    const int width = m_scroll->viewport()->width();
-    int columns = m_settings->columns();
-    if (columns == 0)
-        columns = std::clamp(width / theme.scaled(290), 1, 3);
-    if (m_enlarged)
-        columns = 1;
+    const int columns = columnsFor(m_scroll->viewport()->width());
     const auto &panels = m_charts->panels();
     for (QWidget *panel : panels)
         m_grid->removeWidget(panel);
@@ -321,16 +325,15 @@ void MonitorPage::keyPressEvent(QKeyEvent *event)
 
 bool MonitorPage::eventFilter(QObject *object, QEvent *event)
 {
+    if (object == m_scroll->viewport()) {
+        if (event->type() == QEvent::Resize && columnsFor(m_scroll->viewport()->width()) != m_columnsShown)
+            layOut();
+        return false;
+    }
     // Before the log's list takes letters for its search.
     if (event->type() == QEvent::KeyPress && m_registry->handleKey(QStringLiteral("monitor"), static_cast<QKeyEvent *>(event)))
         return true;
     return QWidget::eventFilter(object, event);
-}
-
-void MonitorPage::resizeEvent(QResizeEvent *event)
-{
-    QWidget::resizeEvent(event);
-    layOut();
 }
 
 void MonitorPage::changeEvent(QEvent *event)

@@ -5,6 +5,7 @@
 #include "ui/data/run_actions.h"
 #include "ui/monitor/monitor_charts.h"
 
+#include <QPointer>
 #include <QWidget>
 
 class QGridLayout;
@@ -37,7 +38,7 @@ public:
     void drawNow();
 
     QWidget *headWidget() const;
-    MonitorHead *head() const { return m_head; }
+    MonitorHead *head() const;
     MonitorCharts *charts() const { return m_charts; }
     LogPane *log() const { return m_log; }
     Banner *banner() const { return m_banner; }
@@ -49,7 +50,6 @@ signals:
 
 protected:
     void keyPressEvent(QKeyEvent *event) override;
-    void resizeEvent(QResizeEvent *event) override;
     void changeEvent(QEvent *event) override;
     bool eventFilter(QObject *object, QEvent *event) override;
 
@@ -58,6 +58,7 @@ private:
     void refresh();
     void refreshActions();
     void refreshBanner();
+    int columnsFor(int width) const;
     void layOut();
     void enlarge(QWidget *panel);
     void perform(RunActions::Verb verb);
@@ -67,7 +68,7 @@ private:
     ActionRegistry *m_registry;
     Settings *m_settings;
     std::shared_ptr<RunData> m_run;
-    MonitorHead *m_head = nullptr;
+    QPointer<MonitorHead> m_head; ///< the window head owns it once it is in there
     Banner *m_banner;
     QStackedWidget *m_stack;
     EmptyState *m_empty;

@@ -99,6 +99,8 @@ ValuesPanel::ValuesPanel(ChartGroup *group, QWidget *parent)
       m_hint(new QLabel(this))
 {
     headLayout()->addWidget(m_hint);
+    setRole(m_hint, FontRole::Small);
+    m_hint->setProperty("tone", "muted");
     headLayout()->addStretch(1);
     m_table->setModel(m_model);
     m_table->setItemDelegate(new ValueDelegate(m_table));
@@ -164,8 +166,6 @@ void ValuesPanel::restyle()
     if (!m_table)
         return;
     const Theme &theme = Theme::instance();
-    m_hint->setFont(theme.font(FontRole::Small));
-    m_hint->setProperty("tone", "muted");
     m_table->verticalHeader()->setMinimumSectionSize(10);
     m_table->verticalHeader()->setDefaultSectionSize(theme.scaled(23));
     m_table->setColumnWidth(1, theme.scaled(96));

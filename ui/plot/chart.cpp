@@ -92,7 +92,7 @@ void Chart::Private::buildPlot()
         return linearTicks(lo, hi, group->xUnit(), most);
     });
     const auto vertical = [this](const AxisSpec &spec, double lo, double hi) {
-        const int most = std::clamp(plot->axisRect()->height() / Theme::instance().scaled(34), 2, 6);
+        const int most = std::clamp(plot->axisRect()->height() / Theme::instance().scaled(30), 2, 6);
         switch (spec.scale) {
         case AxisSpec::Scale::Log10:
             return decadeTicks(lo, hi, most);
@@ -116,8 +116,7 @@ void Chart::Private::buildPlot()
     }
     x->grid()->setVisible(false);
     right->grid()->setVisible(false);
-    plot->addLayer(QStringLiteral("overlay"), plot->layer(QStringLiteral("legend")), QCustomPlot::limAbove);
-    plot->layer(QStringLiteral("overlay"))->setMode(QCPLayer::lmBuffered);
+    // QCustomPlot's own top layer has a buffer of its own: a cursor that moves does not draw the lines again.
     new Painting(plot, QStringLiteral("grid"), [this](QCPPainter *p) { paintBands(p); }, plot->axisRect());
     new Painting(plot, QStringLiteral("axes"), [this](QCPPainter *p) { paintMarks(p); });
     new Painting(plot, QStringLiteral("overlay"), [this](QCPPainter *p) { paintOverlay(p); });
@@ -150,7 +149,7 @@ void Chart::Private::style()
     const Theme &theme = Theme::instance();
     const QColor surface = theme.color(Token::Surface);
     plot->setBackground(QBrush(surface));
-    plot->axisRect()->setMargins(QMargins(theme.scaled(48), theme.scaled(8), rightSpec ? theme.scaled(44) : 14, theme.scaled(22)));
+    plot->axisRect()->setMargins(QMargins(theme.scaled(48), theme.scaled(8), rightSpec ? theme.scaled(40) : 14, theme.scaled(22)));
     for (QCPAxis *axis : {x, y, right}) {
         axis->setTickLabelFont(tickFont());
         axis->setTickLabelColor(theme.color(Token::Muted));
@@ -333,6 +332,7 @@ std::optional<double> Chart::reference() const { return d->reference; }
 void Chart::setMessage(const QString &message)
 {
     d->message->setText(message);
+    d->legend->setVisible(message.isEmpty());
     d->stack->setCurrentWidget(message.isEmpty() ? static_cast<QWidget *>(d->plot) : d->message);
 }
 
@@ -496,7 +496,7 @@ NiceRange Chart::Private::autoRange(bool onRight, bool &any)
         take(*reference);
     if (!any)
         return {0, 1};
-    const int most = std::clamp(plot->axisRect()->height() / Theme::instance().scaled(34), 2, 5);
+    const int most = std::clamp(plot->axisRect()->height() / Theme::instance().scaled(30), 2, 6);
     switch (spec.scale) {
     case AxisSpec::Scale::Log10:
         return niceLogRange(lo, hi, 10);

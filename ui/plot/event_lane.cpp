@@ -52,6 +52,26 @@ double EventLane::toPixel(double x) const
     return area.left() + t * area.width();
 }
 
+void EventLane::drawMark(QPainter &painter, const Event *event, const QPointF &c, double half) const
+{
+    const Theme &theme = Theme::instance();
+    painter.setPen(QPen(theme.color(Token::Surface), 1));
+    painter.setBrush(theme.color(event->ink));
+    switch (event->shape) {
+    case 1:
+        painter.drawRect(QRectF(c.x() - half + 0.5, c.y() - half + 0.5, 2 * half - 1, 2 * half - 1));
+        break;
+    case 2:
+        painter.drawPolygon(QPolygonF({c + QPointF(0, -half - 0.5), c + QPointF(-half - 0.5, half), c + QPointF(half + 0.5, half)}));
+        break;
+    case 3:
+        painter.drawPolygon(QPolygonF({c + QPointF(0, -half - 1), c + QPointF(half + 1, 0), c + QPointF(0, half + 1), c + QPointF(-half - 1, 0)}));
+        break;
+    default:
+        painter.drawEllipse(c, half - 0.5, half - 0.5);
+    }
+}
+
 void EventLane::paintEvent(QPaintEvent *event)
 {
     QFrame::paintEvent(event);
@@ -85,8 +105,16 @@ void EventLane::paintEvent(QPaintEvent *event)
     }
     std::vector<std::pair<double, double>> taken;
     const double half = theme.scaled(4);
-    for (const Placed &mark : placed)
-        taken.emplace_back(mark.px - half - 2, mark.px + half + 2);
+    for (const Placed &mark : placed) {
+        // Labels may cover marks of the least weight, which are many and alike.
+        if (mark.what->weight > 1)
+            taken.emplace_back(mark.px - half - 2, mark.px + half + 2);
+    }
+    const auto paintMark = [&](const Placed &mark) { drawMark(painter, mark.what, QPointF(mark.px, middle), half); };
+    for (const Placed &mark : placed) {
+        if (mark.what->weight <= 1)
+            paintMark(mark);
+    }
     std::vector<std::size_t> order(placed.size());
     for (std::size_t i = 0; i < order.size(); ++i)
         order[i] = i;
@@ -106,23 +134,8 @@ void EventLane::paintEvent(QPaintEvent *event)
         painter.drawText(place, Qt::AlignVCenter | Qt::AlignLeft, placed[i].what->text);
     }
     for (std::size_t k = order.size(); k-- > 0;) {
-        const Placed &mark = placed[order[k]];
-        painter.setPen(QPen(theme.color(Token::Surface), 1));
-        painter.setBrush(theme.color(mark.what->ink));
-        const QPointF c(mark.px, middle);
-        switch (mark.what->shape) {
-        case 1:
-            painter.drawRect(QRectF(c.x() - half + 0.5, c.y() - half + 0.5, 2 * half - 1, 2 * half - 1));
-            break;
-        case 2:
-            painter.drawPolygon(QPolygonF({c + QPointF(0, -half - 0.5), c + QPointF(-half - 0.5, half), c + QPointF(half + 0.5, half)}));
-            break;
-        case 3:
-            painter.drawPolygon(QPolygonF({c + QPointF(0, -half - 1), c + QPointF(half + 1, 0), c + QPointF(0, half + 1), c + QPointF(-half - 1, 0)}));
-            break;
-        default:
-            painter.drawEllipse(c, half, half);
-        }
+        if (placed[order[k]].what->weight > 1)
+            paintMark(placed[order[k]]);
     }
     if (const auto cursor = m_group->cursor(); cursor && *cursor >= m_group->lo() && *cursor <= m_group->hi()) {
         QColor line = theme.color(Token::Text);

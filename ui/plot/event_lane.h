@@ -38,6 +38,7 @@ protected:
 private:
     QRectF field() const;
     double toPixel(double x) const;
+    void drawMark(QPainter &painter, const Event *event, const QPointF &centre, double half) const;
 
     ChartGroup *m_group;
     std::vector<Event> m_events;

@@ -170,13 +170,8 @@ NiceRange niceRange(double lo, double hi, Unit unit, int most, bool zeroBased)
     }
     const double factor = scaleOf(std::max(std::fabs(lo), std::fabs(hi)), unit).factor;
     const double step = niceStep((hi - lo) / factor, most) * factor;
-    // Data that touches an end by a hair does not need another step.
-    NiceRange range {std::floor(lo / step + 1e-6) * step, std::ceil(hi / step - 1e-6) * step};
-    if (range.hi - hi < 0.02 * (range.hi - range.lo) && !(zeroBased && hi == 0))
-        range.hi += step / 2;
-    if (!zeroBased && lo - range.lo < 0.02 * (range.hi - range.lo) && lo != 0)
-        range.lo -= step / 2;
-    return range;
+    // The axis ends on ticks. Data that passes an end by a hair does not need another step.
+    return {std::floor(lo / step + 0.02) * step, std::ceil(hi / step - 0.02) * step};
 }
 
 NiceRange niceLogRange(double lo, double hi, double base)

@@ -93,7 +93,7 @@ RunsPage::~RunsPage()
 {
     m_settings->keep(QStringLiteral("runs"), m_table->horizontalHeader());
     m_settings->keep(QStringLiteral("runs"), m_splitter);
-    if (!m_head->parentWidget())
+    if (m_head && !m_head->parentWidget())
         delete m_head;
 }
 

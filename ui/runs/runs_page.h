@@ -4,6 +4,7 @@
 #include "ui/data/data_hub.h"
 #include "ui/data/run_actions.h"
 
+#include <QPointer>
 #include <QWidget>
 
 #include <functional>
@@ -64,7 +65,7 @@ private:
     RunsProxy *m_proxy;
     QTableView *m_table;
     QLineEdit *m_filter;
-    QWidget *m_head;
+    QPointer<QWidget> m_head; ///< the window head owns it once it is in there
     QSplitter *m_splitter;
     ComparePanel *m_compare;
     QStackedWidget *m_stack;

@@ -6,6 +6,8 @@
 #include "ui/common/panel.h"
 #include "ui/common/segmented.h"
 #include "ui/common/settings.h"
+#include "ui/common/shortcut_table.h"
+#include "ui/common/theme.h"
 
 #include <QClipboard>
 #include <QGridLayout>
@@ -28,15 +30,16 @@ namespace {
 class Form
 {
 public:
-    Form(Panel *panel, QList<QLabel *> &hints) : m_hints(hints)
+    explicit Form(Panel *panel)
     {
         panel->headLayout()->addStretch(1);
         m_grid = new QGridLayout;
-        m_grid->setContentsMargins(16, 8, 16, 16);
+        m_grid->setContentsMargins(12, 4, 12, 14);
         m_grid->setHorizontalSpacing(24);
         m_grid->setVerticalSpacing(16);
         m_grid->setColumnStretch(0, 1);
         panel->body()->addLayout(m_grid);
+        panel->body()->addStretch(1);
     }
 
     void add(const QString &name, const QString &hint, QWidget *control, bool below = false)
@@ -48,7 +51,7 @@ public:
             auto *label = new QLabel(hint);
             label->setWordWrap(true);
             label->setProperty("tone", "muted");
-            m_hints << label;
+            setRole(label, FontRole::Small);
             text->addWidget(label);
         }
         if (below) {
@@ -63,7 +66,6 @@ public:
 
 private:
     QGridLayout *m_grid;
-    QList<QLabel *> &m_hints;
     int m_row = 0;
 };
 
@@ -81,29 +83,34 @@ SettingsPage::SettingsPage(Settings *settings, ActionRegistry *registry, const Q
     outer->addWidget(scroll);
     auto *content = new QWidget;
     scroll->setWidget(content);
-    auto *row = new QHBoxLayout(content);
-    row->setContentsMargins(12, 12, 12, 12);
+    auto *outermost = new QVBoxLayout(content);
+    outermost->setContentsMargins(12, 12, 12, 12);
+    outermost->setSpacing(12);
+    auto *row = new QHBoxLayout;
     row->setSpacing(12);
     auto *left = new QVBoxLayout;
     left->setSpacing(12);
     left->addWidget(look());
-    left->addWidget(charts());
-    left->addStretch(1);
+    left->addWidget(charts(), 1);
     auto *right = new QVBoxLayout;
     right->setSpacing(12);
     right->addWidget(data(storeFile));
-    right->addWidget(about());
-    right->addStretch(1);
+    right->addWidget(about(), 1);
     row->addLayout(left, 1);
     row->addLayout(right, 1);
-    connect(&Theme::instance(), &Theme::changed, this, &SettingsPage::restyle);
-    restyle();
+    outermost->addLayout(row);
+    auto *keys = new Panel(tr("Keyboard shortcuts"));
+    keys->headLayout()->addStretch(1);
+    m_keys = new ShortcutTable(registry);
+    keys->body()->addWidget(m_keys);
+    keys->body()->addStretch(1);
+    outermost->addWidget(keys, 1);
 }
 
 Panel *SettingsPage::look()
 {
     auto *panel = new Panel(tr("Look"));
-    Form form(panel, m_hints);
+    Form form(panel);
     auto *theme = new Segmented(tr("Theme"), {tr("System"), tr("Light"), tr("Dark")});
     theme->setCurrent(static_cast<int>(m_settings->themeMode()));
     connect(theme, &Segmented::changed, this, [this](int index) { m_settings->setThemeMode(static_cast<ThemeMode>(index)); });
@@ -119,7 +126,7 @@ Panel *SettingsPage::look()
     slider->setAccessibleName(tr("Text size"));
     slider->setMinimumWidth(160);
     auto *value = new QLabel;
-    m_mono << value;
+    setRole(value, FontRole::Mono);
     const auto say = [value](int percent) { value->setText(QStringLiteral("%1 %").arg(percent)); };
     slider->setValue(m_settings->textPercent() / 10);
     say(m_settings->textPercent());
@@ -145,7 +152,7 @@ Panel *SettingsPage::look()
 Panel *SettingsPage::charts()
 {
     auto *panel = new Panel(tr("Charts"));
-    Form form(panel, m_hints);
+    Form form(panel);
     auto *holder = new QWidget;
     auto *line = new QHBoxLayout(holder);
     line->setContentsMargins(0, 0, 0, 0);
@@ -154,7 +161,7 @@ Panel *SettingsPage::charts()
     slider->setAccessibleName(tr("Smoothing"));
     slider->setMinimumWidth(160);
     auto *value = new QLabel;
-    m_mono << value;
+    setRole(value, FontRole::Mono);
     const auto say = [value](double weight) { value->setText(QString::number(weight, 'f', 2)); };
     slider->setValue(static_cast<int>(std::lround(m_settings->smoothing() * 100)));
     say(m_settings->smoothing());
@@ -177,7 +184,7 @@ Panel *SettingsPage::charts()
 Panel *SettingsPage::data(const QString &storeFile)
 {
     auto *panel = new Panel(tr("Data"));
-    Form form(panel, m_hints);
+    Form form(panel);
     auto *holder = new QWidget;
     auto *line = new QHBoxLayout(holder);
     line->setContentsMargins(0, 0, 0, 0);
@@ -186,7 +193,7 @@ Panel *SettingsPage::data(const QString &storeFile)
     path->setWordWrap(true);
     path->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
     path->setAccessibleName(tr("Path of the run store"));
-    m_mono << path;
+    setRole(path, FontRole::Mono);
     auto *copy = new QPushButton(tr("Copy path"));
     connect(copy, &QPushButton::clicked, this, [storeFile] { QGuiApplication::clipboard()->setText(storeFile); });
     line->addWidget(path, 1);
@@ -198,11 +205,11 @@ Panel *SettingsPage::data(const QString &storeFile)
 Panel *SettingsPage::about()
 {
     auto *panel = new Panel(tr("About"));
-    Form form(panel, m_hints);
-    const auto mono = [this](const QString &text) {
+    Form form(panel);
+    const auto mono = [](const QString &text) {
         auto *label = new QLabel(text);
         label->setTextInteractionFlags(Qt::TextSelectableByMouse);
-        m_mono << label;
+        setRole(label, FontRole::Mono);
         return label;
     };
     form.add(tr("Rankyard"), tr("A workbench for distributed LLM training."), mono(QString::fromLatin1(buildId())));
@@ -215,13 +222,10 @@ Panel *SettingsPage::about()
     return panel;
 }
 
-void SettingsPage::restyle()
+void SettingsPage::showEvent(QShowEvent *event)
 {
-    const Theme &theme = Theme::instance();
-    for (QLabel *label : m_mono)
-        label->setFont(theme.font(FontRole::Mono));
-    for (QLabel *label : m_hints)
-        label->setFont(theme.font(FontRole::Small));
+    QWidget::showEvent(event);
+    m_keys->fill();
 }
 
 } // namespace rankyard::ui

@@ -3,13 +3,12 @@
 
 #include <QWidget>
 
-class QLabel;
-
 namespace rankyard::ui {
 
 class ActionRegistry;
 class Panel;
 class Settings;
+class ShortcutTable;
 
 /// Look, charts, where the data are, what this program is.
 class SettingsPage : public QWidget
@@ -23,12 +22,16 @@ private:
     Panel *charts();
     Panel *data(const QString &storeFile);
     Panel *about();
-    void restyle();
+
+protected:
+    /// The registry is complete only when the window stands.
+    void showEvent(QShowEvent *event) override;
+
+private:
 
     Settings *m_settings;
     ActionRegistry *m_registry;
-    QList<QLabel *> m_mono;
-    QList<QLabel *> m_hints;
+    ShortcutTable *m_keys = nullptr;
 };
 
 } // namespace rankyard::ui

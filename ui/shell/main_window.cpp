@@ -66,6 +66,7 @@ void MainWindow::build()
     m_headLayout->setContentsMargins(16, 0, 12, 1);
     m_headLayout->setSpacing(16);
     m_title = new QLabel(m_head);
+    setRole(m_title, FontRole::Head);
     m_heads = new QStackedWidget(m_head);
     m_headLayout->addWidget(m_title);
     m_headLayout->addWidget(m_heads, 1);
@@ -202,7 +203,6 @@ void MainWindow::restyle()
 {
     const Theme &theme = Theme::instance();
     m_head->setFixedHeight(theme.textPercent() > 100 ? std::max(48, theme.scaled(40)) : 48);
-    m_title->setFont(theme.font(FontRole::Head));
     setWindowIcon(icon(QStringLiteral("rankyard"), Token::Accent));
 }
 

@@ -9,6 +9,7 @@
 
 #include <QMainWindow>
 
+class QFrame;
 class QHBoxLayout;
 class QLabel;
 class QStackedWidget;

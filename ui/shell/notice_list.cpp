@@ -68,6 +68,7 @@ NoticeList::NoticeList(Notices *notices, QWidget *window)
     layout->addLayout(head);
     layout->addWidget(m_view, 1);
     layout->addWidget(m_nothing);
+    setRole(m_title, FontRole::Strong);
     m_nothing->setText(tr("Nothing to report since the start."));
     m_nothing->setProperty("tone", "muted");
     m_nothing->setContentsMargins(12, 8, 12, 8);
@@ -92,7 +93,6 @@ void NoticeList::toggle(int bottom)
     }
     const Theme &theme = Theme::instance();
     const QWidget *window = parentWidget();
-    m_title->setFont(theme.font(FontRole::Strong));
     const int count = m_notices->rowCount();
     m_view->setVisible(count > 0);
     m_nothing->setVisible(count == 0);

@@ -6,6 +6,7 @@
 namespace rankyard::ui {
 
 class ActionRegistry;
+class ShortcutTable;
 
 /// All shortcuts by category, made from the registry each time it opens. Esc or ? closes it.
 class ShortcutSheet : public QFrame
@@ -14,7 +15,7 @@ class ShortcutSheet : public QFrame
 public:
     ShortcutSheet(ActionRegistry *registry, QWidget *window);
     void toggle();
-    int rows() const { return m_rows; }
+    int rows() const;
 
 protected:
     void keyPressEvent(QKeyEvent *event) override;
@@ -22,12 +23,10 @@ protected:
     bool eventFilter(QObject *object, QEvent *event) override;
 
 private:
-    void fill();
     void place();
 
-    ActionRegistry *m_registry;
+    ShortcutTable *m_table;
     QWidget *m_before = nullptr;
-    int m_rows = 0;
 };
 
 } // namespace rankyard::ui

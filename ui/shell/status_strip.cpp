@@ -25,6 +25,11 @@ StatusStrip::StatusStrip(DataHub *hub, Notices *notices, QWidget *parent)
     row->addWidget(m_job);
     row->addWidget(m_noticeButton);
     m_run->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
+    for (QWidget *widget : {static_cast<QWidget *>(m_run), static_cast<QWidget *>(m_noticeButton), static_cast<QWidget *>(m_job)})
+        setRole(widget, FontRole::Small);
+    setRole(m_figures, FontRole::Mono);
+    for (QLabel *label : {m_figures, m_job})
+        label->setProperty("tone", "muted");
     m_run->setAccessibleName(tr("Live run"));
     m_noticeButton->setToolTip(tr("What the program had to tell"));
     m_figures->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
@@ -92,13 +97,7 @@ void StatusStrip::restyle()
 {
     const Theme &theme = Theme::instance();
     setFixedHeight(theme.scaled(28));
-    m_run->setFont(theme.font(FontRole::Small));
     m_run->setIconSize({theme.scaled(14), theme.scaled(14)});
-    m_noticeButton->setFont(theme.font(FontRole::Small));
-    m_job->setFont(theme.font(FontRole::Small));
-    m_figures->setFont(theme.font(FontRole::Mono));
-    m_figures->setProperty("tone", "muted");
-    m_job->setProperty("tone", "muted");
 }
 
 } // namespace rankyard::ui

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include <QWidget>
+
+namespace rankyard::ui {
+
+class ActionRegistry;
+
+/// All shortcuts by category, in columns, made from the registry; then what charts do with mouse and keys of their own.
+class ShortcutTable : public QWidget
+{
+    Q_OBJECT
+public:
+    explicit ShortcutTable(ActionRegistry *registry, QWidget *parent = nullptr);
+    /// Again from the registry as it stands.
+    void fill();
+    int rows() const { return m_rows; }
+
+private:
+    ActionRegistry *m_registry;
+    QWidget *m_content = nullptr;
+    int m_rows = 0;
+};
+
+} // namespace rankyard::ui
