@@ -162,6 +162,8 @@ private slots:
         Segmented segmented(QStringLiteral("X axis"), {QStringLiteral("Step"), QStringLiteral("Tokens"), QStringLiteral("Time")});
         QSignalSpy changed(&segmented, &Segmented::changed);
         segmented.show();
+        segmented.activateWindow();
+        QVERIFY(QTest::qWaitForWindowActive(&segmented));
         segmented.findChildren<QToolButton *>().first()->setFocus();
         QTest::keyClick(segmented.focusWidget(), Qt::Key_Right);
         QCOMPARE(segmented.current(), 1);

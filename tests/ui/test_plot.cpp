@@ -20,7 +20,7 @@ using namespace rankyard::ui;
 
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double notANumber = std::numeric_limits<double>::quiet_NaN();
 constexpr double inf = std::numeric_limits<double>::infinity();
 
 /// A chart with one smoothed series 1 … n, shown and drawn.
@@ -83,7 +83,7 @@ private slots:
         for (double value : model.smooth())
             QVERIFY(std::fabs(value / 1e-4 - 1) < 1e-12);
         QVERIFY(!model.setSmoothing(1.0));
-        QVERIFY(!model.setSmoothing(nan));
+        QVERIFY(!model.setSmoothing(notANumber));
         QVERIFY(!model.setSmoothing(-0.1));
         QCOMPARE(model.smoothing(), weight);
     }
@@ -96,7 +96,7 @@ private slots:
         double moment = 0;
         double debias = 0;
         for (int i = 1; i <= 5000; ++i) {
-            const double y = i == 100 ? nan : i == 200 ? inf : std::sin(i);
+            const double y = i == 100 ? notANumber : i == 200 ? inf : std::sin(i);
             model.append(i, y);
             if (std::isfinite(y)) {
                 moment = 0.9 * moment + 0.1 * y;
@@ -160,7 +160,7 @@ private slots:
         MinMaxPyramid pyramid;
         std::vector<double> values;
         for (int i = 0; i < 5000; ++i) {
-            values.push_back(random() % 50 == 0 ? nan : static_cast<double>(random() % 100'000));
+            values.push_back(random() % 50 == 0 ? notANumber : static_cast<double>(random() % 100'000));
             pyramid.append(values.back());
         }
         for (int round = 0; round < 2000; ++round) {
@@ -190,12 +190,12 @@ private slots:
     {
         SeriesModel model;
         for (int i = 1; i <= 100'000; ++i)
-            model.append(i, i > 40'000 && i < 60'000 ? nan : 1.0);
+            model.append(i, i > 40'000 && i < 60'000 ? notANumber : 1.0);
         std::vector<Sample> drawn;
         model.decimate({1, 100'000, false, 500}, SeriesModel::Which::Raw, false, drawn);
         QVERIFY(std::any_of(drawn.begin(), drawn.end(), [](const Sample &s) { return std::isnan(s.y); }));
         QVERIFY(!model.append(100'000, 1)); // never backwards
-        QVERIFY(!model.append(nan, 1));
+        QVERIFY(!model.append(notANumber, 1));
     }
 
     // New data and smoothing never move a view that the user moved.
@@ -276,7 +276,7 @@ private slots:
         Fixture f(100);
         SeriesModel &model = f.chart.model(f.series);
         model.append(101, inf);
-        model.append(102, nan);
+        model.append(102, notANumber);
         model.append(103, 1e300);
         model.append(104, 3);
         f.group.setData(1, 104, 4, true);
@@ -304,7 +304,7 @@ private slots:
         SeriesModel &model = f.chart.model(f.series);
         model.clear();
         for (int i = 1; i < 10; ++i)
-            model.append(i, nan);
+            model.append(i, notANumber);
         f.group.reset();
         f.group.setData(1, 9, 9, true);
         f.chart.dataChanged();
@@ -363,7 +363,7 @@ private slots:
     void exportsReadBack()
     {
         Fixture f(50);
-        f.chart.model(f.series).append(51, nan);
+        f.chart.model(f.series).append(51, notANumber);
         QTemporaryDir dir;
         // A locale with a decimal comma must not leak in.
         QLocale::setDefault(QLocale(QLocale::German));

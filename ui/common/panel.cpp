@@ -45,7 +45,7 @@ QToolButton *Panel::menuButton()
     if (!m_menu) {
         m_menu = new QToolButton(this);
         m_menu->setIcon(icon(QStringLiteral("more")));
-        m_menu->setIconSize({16, 16});
+        m_menu->setIconSize(QSize(16, 16) * Theme::instance().textPercent() / 100);
         m_menu->setPopupMode(QToolButton::InstantPopup);
         m_menu->setToolTip(tr("More for %1").arg(title()));
         m_menu->setAccessibleName(tr("Menu of %1").arg(title()));
@@ -59,6 +59,8 @@ void Panel::restyle()
 {
     const Theme &theme = Theme::instance();
     m_title->setMinimumHeight(theme.scaled(24));
+    if (m_menu)
+        m_menu->setIconSize(QSize(16, 16) * theme.textPercent() / 100);
 }
 
 } // namespace rankyard::ui

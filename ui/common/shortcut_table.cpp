@@ -68,7 +68,10 @@ void ShortcutTable::fill()
     std::size_t inColumn = perColumn;
     QVBoxLayout *column = nullptr;
     m_rows = 0;
+    int columnCount = 0;
     const auto newColumn = [&] {
+        if (++columnCount > 3)
+            return;
         if (column)
             column->addStretch(1);
         column = new QVBoxLayout;

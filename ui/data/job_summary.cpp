@@ -86,6 +86,8 @@ std::map<std::string, std::string> flattenJob(const std::string &document)
         return out;
     const Json flat = parsed->flatten();
     for (const auto &item : flat.items()) {
+        if (item.key().empty())
+            continue; // an empty document
         std::string path = item.key().substr(1);
         std::replace(path.begin(), path.end(), '/', '.');
         out[path] = item.value().is_string() ? item.value().get<std::string>() : dumpJson(item.value());

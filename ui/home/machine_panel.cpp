@@ -63,7 +63,7 @@ public:
     MachineState state;
     std::vector<double> use;
 
-    QSize sizeHint() const override { return {240, Theme::instance().scaled(176)}; }
+    QSize sizeHint() const override { return {240, Theme::instance().scaled(138) + 12}; }
 
 protected:
     void paintEvent(QPaintEvent *) override

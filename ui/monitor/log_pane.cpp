@@ -108,7 +108,6 @@ LogPane::LogPane(QWidget *parent)
     layout->addLayout(head);
     layout->addLayout(second);
     layout->addWidget(m_view, 1);
-    setMinimumWidth(200);
 
     connect(m_level, &Segmented::changed, this, [this](int index) {
         m_proxy->setLeast(index == 0 ? telemetry::Level::Debug : index == 1 ? telemetry::Level::Warning : telemetry::Level::Error);

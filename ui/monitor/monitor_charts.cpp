@@ -91,6 +91,7 @@ void MonitorCharts::build(QWidget *parent)
     m_rankBox = new QComboBox(m_memory);
     m_rankBox->setAccessibleName(tr("Rank of memory and step time"));
     m_rankBox->setToolTip(tr("Whose memory and step time are shown"));
+    m_rankBox->setProperty("compact", true);
     m_rankBox->hide();
     m_memory->headLayout()->insertWidget(1, m_rankBox);
     connect(m_rankBox, &QComboBox::activated, this, [this](int index) { setRank(m_rankBox->itemData(index).toInt()); });
@@ -378,12 +379,13 @@ void MonitorCharts::updateEvents()
         } else if (event.kind == "state") {
             const std::string to = event.detail.is_object() ? event.detail.value("to", std::string()) : std::string();
             // Start and end are said by the head; the lane has what happened between.
-            if (to != "paused" && to != "degraded")
+            const bool broke = to == "failed" || to == "failed-resumable" || to == "lost";
+            if (to != "paused" && to != "degraded" && !broke)
                 continue;
             mark.text = QString::fromStdString(to) + QLatin1Char(' ') + step;
-            mark.ink = Ink::of(Token::Warn);
-            mark.shape = 3;
-            mark.weight = 4;
+            mark.ink = Ink::of(broke ? Token::Bad : Token::Warn);
+            mark.shape = broke ? 2 : 3;
+            mark.weight = broke ? 8 : 4;
         } else if (event.kind == "note") {
             mark.text = event.detail.is_object() && event.detail.contains("text") && event.detail["text"].is_string()
                 ? QString::fromStdString(event.detail["text"].get<std::string>())

@@ -143,7 +143,7 @@ void MonitorHead::showNothing()
     m_view->hide();
 }
 
-void MonitorHead::showRun(const RunData &run, std::int64_t nowNs)
+void MonitorHead::showRun(const RunData &run)
 {
     const store::RunInfo &info = run.info();
     const StateLook look = lookOf(info.state);
@@ -164,10 +164,6 @@ void MonitorHead::showRun(const RunData &run, std::int64_t nowNs)
         const double left = secondsLeft(run);
         if (left > 0)
             parts << tr("%1 left").arg(formatSeconds(left));
-        // Nothing heard for long: say how old this is.
-        const double silent = static_cast<double>(nowNs - info.lastSeenNs) / 1e9;
-        if (info.lastSeenNs > 0 && silent > 20)
-            parts << tr("no news for %1").arg(formatSeconds(silent));
     }
     m_full = parts.join(QStringLiteral(" · "));
     elide();
@@ -198,6 +194,7 @@ void MonitorHead::resizeEvent(QResizeEvent *event)
 
 void MonitorHead::restyle()
 {
+    m_view->setIconSize(QSize(18, 18) * Theme::instance().textPercent() / 100);
     elide();
 }
 

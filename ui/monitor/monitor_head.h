@@ -25,7 +25,7 @@ public:
     MonitorHead(ActionRegistry *registry, Settings *settings, QWidget *parent = nullptr);
 
     void showNothing();
-    void showRun(const RunData &run, std::int64_t nowNs);
+    void showRun(const RunData &run);
     void showFollowing(bool following, int newSteps);
     Segmented *modes() const { return m_modes; }
     QString stateWord() const;

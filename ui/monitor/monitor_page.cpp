@@ -90,7 +90,7 @@ MonitorPage::MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *regi
     });
     connect(m_clock, &QTimer::timeout, this, [this] {
         if (m_run && isVisible() && m_run->hasInfo()) {
-            m_head->showRun(*m_run, wallNs());
+            m_head->showRun(*m_run);
             refreshBanner();
         }
     });
@@ -144,8 +144,8 @@ void MonitorPage::addActions()
         m_log->filterLine()->selectAll();
     });
     for (int columns = 0; columns <= 4; ++columns) {
-        add(qPrintable(QStringLiteral("monitor.columns%1").arg(columns)), columns == 0 ? tr("Columns by width") : tr("%n columns of charts", nullptr, columns),
-            columns == 0 ? tr("As many columns as fit") : tr("Lays the charts out in %n columns", nullptr, columns), "columns",
+        add(qPrintable(QStringLiteral("monitor.columns%1").arg(columns)), columns == 0 ? tr("Columns by width") : columns == 1 ? tr("One column of charts") : tr("%1 columns of charts").arg(columns),
+            columns == 0 ? tr("As many columns as fit") : tr("Lays the charts out side by side"), "columns",
             QKeySequence(Qt::Key_0 + columns), [this, columns] { m_settings->setColumns(columns); });
     }
     add("monitor.pause", tr("Pause"), tr("Pauses or resumes the run at the next step"), "pause", Qt::Key_P, [this] {
@@ -213,7 +213,7 @@ void MonitorPage::refresh()
         return;
     }
     m_stack->setCurrentWidget(m_splitter);
-    m_head->showRun(*m_run, wallNs());
+    m_head->showRun(*m_run);
     if (m_columnsShown == 0)
         layOut();
     if (m_run->isLoaded())

@@ -113,6 +113,7 @@ ValuesPanel::ValuesPanel(ChartGroup *group, QWidget *parent)
     m_table->horizontalHeader()->setSectionResizeMode(1, QHeaderView::Fixed);
     m_table->horizontalHeader()->setSectionResizeMode(2, QHeaderView::Fixed);
     m_table->setAccessibleName(tr("Values at the cursor"));
+    m_table->horizontalHeader()->setStyleSheet(QStringLiteral("QHeaderView::section { padding: 3px 12px; }"));
     body()->addWidget(m_table, 1);
     body()->addSpacing(4);
     connect(group, &ChartGroup::cursorMoved, this, &ValuesPanel::refresh);
@@ -167,9 +168,9 @@ void ValuesPanel::restyle()
         return;
     const Theme &theme = Theme::instance();
     m_table->verticalHeader()->setMinimumSectionSize(10);
-    m_table->verticalHeader()->setDefaultSectionSize(theme.scaled(23));
-    m_table->setColumnWidth(1, theme.scaled(96));
-    m_table->setColumnWidth(2, theme.scaled(84));
+    m_table->verticalHeader()->setDefaultSectionSize(theme.scaled(22));
+    m_table->setColumnWidth(1, theme.scaled(88));
+    m_table->setColumnWidth(2, theme.scaled(92));
 }
 
 } // namespace rankyard::ui

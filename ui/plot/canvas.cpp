@@ -31,7 +31,6 @@ Canvas::Canvas(QWidget *parent) : QCustomPlot(parent)
     setMouseTracking(true);
     setInteractions({});
     setNoAntialiasingOnDrag(true);
-    setPlottingHint(QCP::phFastPolylines);
     setMinimumSize(60, 40);
 }
 

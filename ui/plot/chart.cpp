@@ -107,6 +107,7 @@ void Chart::Private::buildPlot()
     ticker(right, [this, vertical](double lo, double hi) { return vertical(rightSpec.value_or(AxisSpec {}), lo, hi); });
     for (QCPAxis *axis : {x, y, right}) {
         axis->setTickLength(0, 0);
+        axis->setNumberFormat(QStringLiteral("g")); // labels are ours: no powers of ten made of them
         axis->setSubTicks(false);
         axis->setTickPen(Qt::NoPen);
         axis->setBasePen(Qt::NoPen);
@@ -131,6 +132,7 @@ void Chart::Private::buildPlot()
                 group->setCursor(std::nullopt);
         },
         [this] {
+            settled = false; // another height has room for other ticks
             dirty = true;
             schedule();
         },
@@ -165,13 +167,17 @@ void Chart::Private::style()
     schedule();
 }
 
+/// QCustomPlot draws a width of exactly 1 as one device pixel, which is fast, but half a pixel on a screen of scale 2. There the lines
+/// that are not noisy get their true width.
+double Chart::Private::lineWidth() const { return plot->devicePixelRatioF() > 1.25 ? 1.01 : 1; }
+
 void Chart::Private::styleSeries(Series &each)
 {
     if (!each.raw)
         return;
     const QColor color = Theme::instance().color(each.spec.ink);
     const bool under = smoothing(each);
-    QPen pen(under ? faded(color, rawAlpha) : color, 1);
+    QPen pen(under ? faded(color, rawAlpha) : color, under ? 1 : lineWidth());
     if (each.spec.dashed)
         pen.setDashPattern({5, 3});
     each.raw->setPen(pen);
@@ -181,14 +187,14 @@ void Chart::Private::styleSeries(Series &each)
                            : each.spec.draw == SeriesSpec::Draw::Points && each.model.size() == 1 ? QCPGraph::lsNone
                                                                                                : QCPGraph::lsLine);
     if (each.spec.draw == SeriesSpec::Draw::Points) {
-        QCPScatterStyle dots(QCPScatterStyle::ssDisc, 4);
+        QCPScatterStyle dots(QCPScatterStyle::ssDisc, each.model.size() > 24 ? 3 : 4.5);
         dots.setPen(QPen(color, 1));
         dots.setBrush(color);
         each.raw->setScatterStyle(dots);
     }
     each.raw->setVisible(each.shown);
     if (each.smooth) {
-        QPen top(color, 1);
+        QPen top(color, lineWidth());
         if (each.spec.dashed)
             top.setDashPattern({5, 3});
         each.smooth->setPen(top);
@@ -953,9 +959,11 @@ std::vector<Chart::Reading> Chart::readings(double x) const
         reading.area = each->spec.draw == SeriesSpec::Draw::Area;
         const double value = each->model.y()[at];
         reading.value = value;
-        reading.raw = formatValue(value, each->spec.unit);
+        const bool rate = each->spec.unit == Unit::TokensPerSecond; // the name says the unit
+        const auto say = [&](double v) { return rate ? formatShort(v, Unit::Count) : formatValue(v, each->spec.unit); };
+        reading.raw = say(value);
         if (d->smoothing(*each))
-            reading.smooth = formatValue(each->model.smooth()[at], each->spec.unit);
+            reading.smooth = say(each->model.smooth()[at]);
         double level = value;
         if (reading.area) {
             stacked += value;

@@ -38,6 +38,7 @@ struct Chart::Private {
     void buildPlot();
     void style();
     void styleSeries(Series &each);
+    double lineWidth() const;
     void refreshLegend();
 
     // Drawing, in chart.cpp.

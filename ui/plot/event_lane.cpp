@@ -111,13 +111,11 @@ void EventLane::paintEvent(QPaintEvent *event)
             taken.emplace_back(mark.px - half - 2, mark.px + half + 2);
     }
     const auto paintMark = [&](const Placed &mark) { drawMark(painter, mark.what, QPointF(mark.px, middle), half); };
-    for (const Placed &mark : placed) {
-        if (mark.what->weight <= 1)
-            paintMark(mark);
-    }
     std::vector<std::size_t> order(placed.size());
     for (std::size_t i = 0; i < order.size(); ++i)
         order[i] = i;
+    const bool labelAll = placed.size() <= 12;
+    std::vector<std::pair<double, double>> labels;
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return placed[a].what->weight > placed[b].what->weight; });
     for (std::size_t i : order) {
         const double left = placed[i].px + half + 4;
@@ -125,17 +123,22 @@ void EventLane::paintEvent(QPaintEvent *event)
         const bool free = right <= area.right() + 8 && std::none_of(taken.begin(), taken.end(), [&](const auto &each) {
             return each.first < right && each.second > left;
         });
-        if (!free)
+        if (!free || (placed[i].what->weight <= 1 && !labelAll))
             continue;
         taken.emplace_back(left, right);
+        labels.emplace_back(left, right);
         const QRectF place(left, middle - metrics.height() / 2.0, right - left, metrics.height());
         painter.fillRect(place.adjusted(-2, 0, 0, 0), theme.color(Token::Surface));
         painter.setPen(theme.color(Token::Muted));
         painter.drawText(place, Qt::AlignVCenter | Qt::AlignLeft, placed[i].what->text);
     }
     for (std::size_t k = order.size(); k-- > 0;) {
-        if (placed[order[k]].what->weight > 1)
-            paintMark(placed[order[k]]);
+        const Placed &mark = placed[order[k]];
+        const bool covered = std::any_of(labels.begin(), labels.end(), [&](const auto &each) {
+            return mark.px + half > each.first - 2 && mark.px - half < each.second;
+        });
+        if (!covered || mark.what->weight > 1)
+            paintMark(mark);
     }
     if (const auto cursor = m_group->cursor(); cursor && *cursor >= m_group->lo() && *cursor <= m_group->hi()) {
         QColor line = theme.color(Token::Text);

@@ -212,7 +212,7 @@ void HeatMap::summarise()
     m_slowest = static_cast<int>(worst - means.begin());
     const double over = median > 0 ? (*worst / median - 1) * 100 : 0;
     m_note->setVisible(true);
-    m_note->setValue(over < 0.5 ? tr("all alike") : tr("rank %1, +%2 %").arg(m_slowest).arg(QString::number(over, 'f', 1)));
+    m_note->setValue(over < 0.5 ? tr("all alike") : tr("r%1 +%2 %").arg(m_slowest).arg(QString::number(over, 'f', 1)));
 }
 
 void HeatMap::restyle()

@@ -46,6 +46,8 @@ void LegendItem::setShow(Show show)
 int LegendItem::widthFor(Show show) const
 {
     const Theme &theme = Theme::instance();
+    if (show == Show::Hidden)
+        return 0;
     int width = m_mark == Mark::None ? 0 : m_mark == Mark::Dash ? theme.scaled(14) : theme.scaled(8);
     if (show == Show::MarkOnly && m_mark != Mark::None)
         return width + 2;
@@ -150,18 +152,29 @@ void Legend::arrange()
     const auto total = [&] {
         int width = 0;
         for (std::size_t i = 0; i < m_items.size(); ++i)
-            width += m_items[i]->widthFor(shows[i]) + (i > 0 ? between : 0);
+            width += shows[i] == LegendItem::Show::Hidden ? 0 : m_items[i]->widthFor(shows[i]) + (i > 0 ? between : 0);
         return width;
     };
-    for (LegendItem::Show less : {LegendItem::Show::Name, LegendItem::Show::MarkOnly}) {
+    const auto shrink = [&](LegendItem::Show less, bool series) {
         for (std::size_t i = m_items.size(); i-- > 0 && total() > width();) {
-            if (!(m_items[i]->value().isEmpty() && less == LegendItem::Show::Name))
+            if (m_items[i]->isCheckable() == series)
                 shows[i] = less;
         }
-    }
+    };
+    shrink(LegendItem::Show::Name, true);
+    shrink(LegendItem::Show::MarkOnly, true);
+    if (std::any_of(m_items.begin(), m_items.end(), [](const LegendItem *item) { return !item->isCheckable() && !item->value().isEmpty(); }))
+        shrink(LegendItem::Show::Hidden, true);
+    // Figures beside the series ("now", "predicted") are what the panel is asked for: they give way last.
+    shrink(LegendItem::Show::Name, false);
+    shrink(LegendItem::Show::MarkOnly, false);
     int left = 0;
     for (std::size_t i = 0; i < m_items.size(); ++i) {
         m_items[i]->setShow(shows[i]);
+        if (shows[i] == LegendItem::Show::Hidden) {
+            m_items[i]->hide();
+            continue;
+        }
         const int own = m_items[i]->widthFor(shows[i]);
         m_items[i]->setGeometry(left, 0, own, height());
         m_items[i]->setVisible(left + own <= width());

@@ -16,7 +16,7 @@ class LegendItem : public QAbstractButton
     Q_OBJECT
 public:
     enum class Mark { Dot, Dash, None };
-    enum class Show { Full, Name, MarkOnly };
+    enum class Show { Full, Name, MarkOnly, Hidden };
 
     LegendItem(const QString &name, Ink ink, Mark mark, QWidget *parent);
     void setValue(const QString &value);

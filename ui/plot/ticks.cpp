@@ -58,10 +58,16 @@ QString superscript(long power)
     return text;
 }
 
-QString number(double value, double step)
+QString number(double value, double step, Unit unit = Unit::Number)
 {
     if (std::fabs(value) < step * 1e-9)
         value = 0;
+    if (unit == Unit::Scientific && value != 0 && std::fabs(value) < 0.01)
+    {
+        // "2.5e-4": a mantissa without zeros behind it.
+        const int power = static_cast<int>(std::floor(std::log10(std::fabs(value)) + 1e-9));
+        return QString::number(value / std::pow(10, power), 'g', 3) + QStringLiteral("e") + QString::number(power);
+    }
     if (step >= 1 && std::fabs(value) < 1e15) {
         const double rounded = std::round(value * 10) / 10;
         return rounded == std::round(rounded) ? formatStep(std::llround(rounded)) : QString::number(rounded, 'f', 1);
@@ -100,7 +106,7 @@ TickSet linearTicks(double lo, double hi, Unit unit, int most)
     for (double k = first; k * step <= hi / scale.factor + step * 1e-6 && ticks.at.size() < 100; ++k) {
         const double value = k * step;
         ticks.at.push_back(value * scale.factor);
-        ticks.label.push_back(number(value, step) + (value == 0 ? QString() : scale.each));
+        ticks.label.push_back(number(value, step, unit) + (value == 0 ? QString() : scale.each));
     }
     if (!ticks.label.empty())
         ticks.label.back() += scale.last;
