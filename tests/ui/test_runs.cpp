@@ -146,7 +146,8 @@ private slots:
         QTRY_COMPARE(page.table()->model()->rowCount(), 2);
         QSignalSpy opened(&page, &RunsPage::openRequested);
         page.table()->setFocus();
-        QTest::keyClick(page.table(), Qt::Key_Home, Qt::ControlModifier);
+        QTest::keyClick(page.table(), Qt::Key_Down);
+        QTest::keyClick(page.table(), Qt::Key_Up);
         QTest::keyClick(page.table(), Qt::Key_Return);
         QCOMPARE(opened.count(), 1);
         QCOMPARE(opened[0][0].toString(), QString::fromStdString(other.id)); // newest first

@@ -124,7 +124,10 @@ private slots:
     void sheetShowsEveryShortcut()
     {
         Fixture f(false);
-        QTest::keyClick(f.window.get(), Qt::Key_Question, Qt::ShiftModifier);
+        QTest::keyClick(f.window.get(), Qt::Key_F1);
+        QVERIFY(f.window->sheet()->isVisible());
+        QTest::keyClick(f.window->sheet(), Qt::Key_Escape);
+        QTest::keyClick(f.window.get(), Qt::Key_Question); // the offscreen platform knows no layout: with Shift it would be another key
         QVERIFY(f.window->sheet()->isVisible());
         int withKeys = 0;
         for (const auto &entry : f.window->registry()->entries())

@@ -870,7 +870,10 @@ void Chart::Private::moveCursor(int samples)
     if (!along)
         return;
     const auto last = static_cast<std::ptrdiff_t>(along->model.size()) - 1;
-    std::ptrdiff_t at = group->cursor() ? static_cast<std::ptrdiff_t>(along->model.nearest(*group->cursor())) + samples : last;
+    // Without a cursor the keys begin at the newest sample; Home and End mean what they say.
+    std::ptrdiff_t at = group->cursor() ? static_cast<std::ptrdiff_t>(along->model.nearest(*group->cursor())) : last;
+    if (group->cursor() || samples < -1'000'000)
+        at += samples;
     at = std::clamp<std::ptrdiff_t>(at, 0, last);
     group->setCursor(along->model.x()[static_cast<std::size_t>(at)], q, -1);
 }

@@ -148,6 +148,8 @@ QVariant PickModel::data(const QModelIndex &index, int role) const
 Qt::ItemFlags PickModel::flags(const QModelIndex &index) const
 {
     const PickItem *item = index.isValid() ? at(index.row()) : nullptr;
+    if (!item)
+        return Qt::NoItemFlags;
     return item && item->enabled ? Qt::ItemIsEnabled | Qt::ItemIsSelectable | Qt::ItemNeverHasChildren : Qt::ItemNeverHasChildren;
 }
 

@@ -47,6 +47,7 @@ void MainWindow::addActions()
     m_registry->add({QStringLiteral("help.sheet"), tr("Keyboard shortcuts"), tr("Shows every shortcut"), view, QStringLiteral("keyboard"),
                      QKeySequence(QStringLiteral("?"))},
                     [this] { m_sheet->toggle(); });
+    m_registry->action(QStringLiteral("help.sheet"))->setShortcuts({QKeySequence(QStringLiteral("?")), QKeySequence(Qt::Key_F1)});
     m_registry->add({QStringLiteral("app.quit"), tr("Quit"), tr("Closes the window; runs go on"), view, QStringLiteral("close"), QKeySequence(Qt::CTRL | Qt::Key_Q)},
                     [this] { close(); });
 }
