@@ -17,7 +17,8 @@ namespace {
 
 int usage()
 {
-    std::fputs("usage: rankyard-worker --fd N\nThe agent starts it; for people there is rankyardctl train.\n", stderr);
+    std::fputs("usage: rankyard-worker --fd N\nThe agent starts it; for people there is rankyardctl train.\n",
+               stderr);
     return static_cast<int>(Exit::BadUsage);
 }
 
@@ -48,7 +49,8 @@ int main(int argc, char **argv)
     const auto result = worker.run();
     link.finish(result);
     std::fflush(nullptr);
-    // Without destructors: a rank that failed must not wait for peers, and one that is done has nothing to put in order.
+    // Without destructors: a rank that failed must not wait for peers, and one that is done has nothing to
+    // put in order.
     if (!result.ok())
         ::_exit(static_cast<int>(exitFor(result.error().code)));
     ::_exit(static_cast<int>(*result == exec::WorkerEnd::Finished ? Exit::Done : Exit::Stopped));

@@ -4,8 +4,9 @@
 #include <bit>
 #include <cstdint>
 
-// Conversions between fp32 and the 16-bit types without branches, so that loops over them vectorise. Rounding is to nearest
-// even; NaN stays NaN. Inlined by force, so that each copy of a loop for an instruction set has its own.
+// Conversions between fp32 and the 16-bit types without branches, so that loops over them vectorise. Rounding
+// is to nearest even; NaN stays NaN. Inlined by force, so that each copy of a loop for an instruction set has
+// its own.
 namespace rankyard {
 
 #define RANKYARD_CONVERSION inline __attribute__((always_inline))
@@ -40,7 +41,8 @@ RANKYARD_CONVERSION std::uint16_t toHalf(float value)
     const std::uint32_t sign = bits & 0x80000000u;
     const std::uint32_t size = bits ^ sign;
     const std::uint32_t special = size > 0x7f800000u ? 0x7e00u : 0x7c00u;
-    const float denormal = std::bit_cast<float>(size) + std::bit_cast<float>(0x3f000000u); // + 0.5 rounds at 2^-24
+    const float denormal =
+        std::bit_cast<float>(size) + std::bit_cast<float>(0x3f000000u); // + 0.5 rounds at 2^-24
     const std::uint32_t tiny = std::bit_cast<std::uint32_t>(denormal) - 0x3f000000u;
     const std::uint32_t normal = (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13;
     const std::uint32_t finite = size < 0x38800000u ? tiny : normal;

@@ -21,11 +21,15 @@ class KeyValueStore final : public c10d::Store
 {
 public:
     KeyValueStore(std::shared_ptr<KeyValue> keys, std::string prefix, std::chrono::milliseconds timeout)
-        : c10d::Store(timeout), m_keys(std::move(keys)), m_prefix(std::move(prefix))
-    {
-    }
+        : c10d::Store(timeout),
+          m_keys(std::move(keys)),
+          m_prefix(std::move(prefix))
+    {}
 
-    c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<KeyValueStore>(m_keys, m_prefix, timeout_); }
+    c10::intrusive_ptr<c10d::Store> clone() override
+    {
+        return c10::make_intrusive<KeyValueStore>(m_keys, m_prefix, timeout_);
+    }
     void set(const std::string &key, const std::vector<std::uint8_t> &value) override
     {
         check(m_keys->set(m_prefix + key, textOf(value)));
@@ -35,7 +39,10 @@ public:
         const std::string value = take(m_keys->get(m_prefix + key, timeout_));
         return {value.begin(), value.end()};
     }
-    std::int64_t add(const std::string &key, std::int64_t value) override { return take(m_keys->add(m_prefix + key, value)); }
+    std::int64_t add(const std::string &key, std::int64_t value) override
+    {
+        return take(m_keys->add(m_prefix + key, value));
+    }
     bool deleteKey(const std::string &key) override
     {
         const bool there = take(m_keys->has(m_prefix + key));
@@ -44,7 +51,8 @@ public:
     }
     bool check(const std::vector<std::string> &keys) override
     {
-        return std::all_of(keys.begin(), keys.end(), [this](const std::string &key) { return take(m_keys->has(m_prefix + key)); });
+        return std::all_of(keys.begin(), keys.end(),
+                           [this](const std::string &key) { return take(m_keys->has(m_prefix + key)); });
     }
     std::int64_t getNumKeys() override { return 0; }
     void wait(const std::vector<std::string> &keys) override { wait(keys, timeout_); }
@@ -75,13 +83,20 @@ private:
 at::ScalarType scalarTypeOf(DType type)
 {
     switch (type) {
-    case DType::F64: return at::kDouble;
-    case DType::F32: return at::kFloat;
-    case DType::BF16: return at::kBFloat16;
-    case DType::F16: return at::kHalf;
-    case DType::I64: return at::kLong;
-    case DType::I32: return at::kInt;
-    default: return at::kByte;
+    case DType::F64:
+        return at::kDouble;
+    case DType::F32:
+        return at::kFloat;
+    case DType::BF16:
+        return at::kBFloat16;
+    case DType::F16:
+        return at::kHalf;
+    case DType::I64:
+        return at::kLong;
+    case DType::I32:
+        return at::kInt;
+    default:
+        return at::kByte;
     }
 }
 
@@ -95,7 +110,8 @@ public:
         auto options = c10d::ProcessGroupGloo::Options::create(m_group.timeouts.hang);
         options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(m_group.address));
         options->threads = 2;
-        const auto store = c10::make_intrusive<KeyValueStore>(m_group.keys, m_group.name + "/", m_group.timeouts.start);
+        const auto store =
+            c10::make_intrusive<KeyValueStore>(m_group.keys, m_group.name + "/", m_group.timeouts.start);
         m_gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, m_group.rank, size(), options);
     }
 
@@ -108,7 +124,7 @@ public:
         return start(count * static_cast<std::int64_t>(bytesOf(type)), 2, [&](Operation &) {
             c10d::AllreduceOptions options;
             options.reduceOp = op == ReduceOp::Max ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
-            std::vector<at::Tensor> tensors {view(data, count, type)};
+            std::vector<at::Tensor> tensors{view(data, count, type)};
             return m_gloo->allreduce(tensors, options);
         });
     }
@@ -117,7 +133,7 @@ public:
         if (count % size() != 0)
             return fail("the count is not a multiple of the group's size");
         return start(count * static_cast<std::int64_t>(bytesOf(type)), 1, [&](Operation &) {
-            std::vector<at::Tensor> tensors {view(data, count, type)};
+            std::vector<at::Tensor> tensors{view(data, count, type)};
             return m_gloo->allreduce(tensors, c10d::AllreduceOptions());
         });
     }
@@ -127,21 +143,22 @@ public:
             return fail("the count is not a multiple of the group's size");
         return start(count * static_cast<std::int64_t>(bytesOf(type)), 1, [&](Operation &operation) {
             at::Tensor all = view(data, count, type);
-            operation.own = all.narrow(0, count / size() * rank(), count / size()).clone(); // it must not lie in the output
+            operation.own = all.narrow(0, count / size() * rank(), count / size())
+                                .clone(); // it must not lie in the output
             return m_gloo->_allgather_base(all, operation.own);
         });
     }
     Result<Ticket> send(const void *data, std::int64_t bytes, int peer) override
     {
         return start(bytes, 0, [&](Operation &) {
-            std::vector<at::Tensor> tensors {view(const_cast<void *>(data), bytes, DType::U8)};
+            std::vector<at::Tensor> tensors{view(const_cast<void *>(data), bytes, DType::U8)};
             return m_gloo->send(tensors, peer, 0);
         });
     }
     Result<Ticket> receive(void *data, std::int64_t bytes, int peer) override
     {
         return start(bytes, 0, [&](Operation &) {
-            std::vector<at::Tensor> tensors {view(data, bytes, DType::U8)};
+            std::vector<at::Tensor> tensors{view(data, bytes, DType::U8)};
             return m_gloo->recv(tensors, peer, 0);
         });
     }
@@ -195,9 +212,9 @@ private:
     {
         if (m_error)
             return *m_error;
-        const Ticket ticket {++m_sequence};
+        const Ticket ticket{++m_sequence};
         Operation &operation = at(ticket);
-        operation = Operation {};
+        operation = Operation{};
         operation.figures.payload = payload;
         operation.figures.wire = wire == 0 ? payload : wire * payload * (size() - 1) / size();
         operation.figures.moved = operation.figures.wire;
@@ -214,9 +231,11 @@ private:
     {
         if (!m_error) {
             // The first line: what follows is LibTorch's own call stack.
-            m_error = Error::make(Code::RankFailed, "communication in group " + m_group.name + " failed",
-                                  "rank " + std::to_string(m_group.ranks[static_cast<std::size_t>(m_group.rank)]))
-                          .withFound("operation " + std::to_string(m_sequence) + ": " + what.substr(0, what.find('\n')));
+            m_error =
+                Error::make(Code::RankFailed, "communication in group " + m_group.name + " failed",
+                            "rank " + std::to_string(m_group.ranks[static_cast<std::size_t>(m_group.rank)]))
+                    .withFound("operation " + std::to_string(m_sequence) + ": "
+                               + what.substr(0, what.find('\n')));
         }
         return *m_error;
     }
@@ -237,7 +256,8 @@ Result<std::unique_ptr<Communicator>> makeGlooCommunicator(const GlooGroup &grou
         communicator->connect();
     } catch (const std::exception &exception) {
         const std::string what = exception.what();
-        return Error::make(Code::RankFailed, "the ranks of group " + group.name + " cannot connect", group.address)
+        return Error::make(Code::RankFailed, "the ranks of group " + group.name + " cannot connect",
+                           group.address)
             .withFound(what.substr(0, what.find('\n')));
     }
     return std::unique_ptr<Communicator>(std::move(communicator));

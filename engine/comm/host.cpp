@@ -11,16 +11,12 @@ namespace rankyard::comm {
 
 namespace {
 
-constexpr std::int64_t blockBytes = 32768; ///< of one buffer at a time: what stays in the nearest cache between two uses
-
-std::int64_t elementBytes(const Descriptor &descriptor) { return static_cast<std::int64_t>(bytesOf(descriptor.type)); }
-std::int64_t totalBytes(const Descriptor &descriptor) { return descriptor.count * elementBytes(descriptor); }
-std::int64_t ceilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t blockBytes = 32768; ///< of one buffer: stays in the nearest cache between two uses
 
 std::string describe(const Descriptor &descriptor)
 {
-    return std::string(nameOf(descriptor.verb)) + " of " + std::to_string(descriptor.count) + " " +
-           rankyard::nameOf(descriptor.type) + (descriptor.op == ReduceOp::Max ? " (max)" : "");
+    return std::string(nameOf(descriptor.verb)) + " of " + std::to_string(descriptor.count) + " "
+        + rankyard::nameOf(descriptor.type) + (descriptor.op == ReduceOp::Max ? " (max)" : "");
 }
 
 /// Ring formulas (Thakur et al. 2005).
@@ -33,10 +29,18 @@ std::int64_t wireBytes(Verb verb, std::int64_t payload, std::int64_t n)
 } // namespace
 
 HostCommunicator::HostCommunicator(HostGroup group)
-    : m_group(std::move(group)), m_rank(m_group.rank), m_size(static_cast<int>(m_group.ranks.size())),
-      m_threads(true), m_segment(static_cast<std::byte *>(m_group.segment), m_size), m_watch(m_segment, m_group),
-      m_collectives(figuresKept), m_inputs(m_group.ranks.size()), m_buffers(m_group.ranks.size()),
-      m_messages(figuresKept), m_sends(m_group.ranks.size()), m_receives(m_group.ranks.size())
+    : m_group(std::move(group)),
+      m_rank(m_group.rank),
+      m_size(static_cast<int>(m_group.ranks.size())),
+      m_threads(true),
+      m_segment(static_cast<std::byte *>(m_group.segment), m_size),
+      m_watch(m_segment, m_group),
+      m_collectives(figuresKept),
+      m_inputs(m_group.ranks.size()),
+      m_buffers(m_group.ranks.size()),
+      m_messages(figuresKept),
+      m_sends(m_group.ranks.size()),
+      m_receives(m_group.ranks.size())
 {
     for (std::size_t r = 0; r < m_group.pids.size(); ++r)
         m_threads = m_threads && (static_cast<int>(r) == m_rank || m_group.pids[r] == 0);
@@ -54,7 +58,8 @@ HostCommunicator::~HostCommunicator()
     m_watch.setState(RankState::Gone, m_done + 1);
     if (!m_threads)
         return;
-    // The owner may free buffers that a peer thread is reading just now: such a read is short, so give it its time.
+    // The owner may free buffers that a peer thread is reading just now: such a read is short, so give it its
+    // time.
     std::uint64_t lent = m_published;
     while (lent > 0 && m_published - lent < slotCount && collective(lent).descriptor.place == Place::Segment)
         --lent;
@@ -62,8 +67,9 @@ HostCommunicator::~HostCommunicator()
     for (int r = 0; r < m_size; ++r) {
         const RankControl &peer = m_segment.control(r);
         const auto mayRead = [&] {
-            return peer.state.load(std::memory_order_acquire) == static_cast<std::uint32_t>(RankState::Present) &&
-                   peer.done.load(std::memory_order_acquire) < lent;
+            return peer.state.load(std::memory_order_acquire)
+                == static_cast<std::uint32_t>(RankState::Present)
+                && peer.done.load(std::memory_order_acquire) < lent;
         };
         while (r != m_rank && mayRead() && monotonicNs() < deadline)
             ::usleep(50);
@@ -79,7 +85,7 @@ Error HostCommunicator::fail(Error error)
     return *m_error;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- start
+// ----------------------------------------------------------------------------------------------------- start
 
 Result<Ticket> HostCommunicator::allReduce(void *data, std::int64_t count, DType type, ReduceOp op)
 {
@@ -101,26 +107,27 @@ Result<Ticket> HostCommunicator::start(Verb verb, void *data, std::int64_t count
     if (m_error)
         return *m_error;
     if (count < 0 || (verb != Verb::AllReduce && count % m_size != 0))
-        return fail(Error::make(Code::Internal, "the count is not a multiple of the group's size", nameOf(verb))
-                        .withFound(std::to_string(count)));
+        return fail(
+            Error::make(Code::Internal, "the count is not a multiple of the group's size", nameOf(verb))
+                .withFound(std::to_string(count)));
     if (verb != Verb::AllGather && !canReduce(type))
         return fail(Error::make(Code::Internal, "a type that cannot be summed", nameOf(verb))
                         .withFound(rankyard::nameOf(type)));
     if (m_started - m_done >= figuresKept - slotCount)
         return fail(Error::make(Code::Internal, "too many operations under way", m_group.name));
     Collective &op_ = collective(++m_started);
-    op_ = Collective {};
+    op_ = Collective{};
     op_.data = static_cast<std::byte *>(data);
     op_.descriptor.verb = verb;
     op_.descriptor.type = type;
     op_.descriptor.op = op;
     op_.descriptor.count = count;
-    op_.figures.payload = totalBytes(op_.descriptor);
+    op_.figures.payload = op_.descriptor.totalBytes();
     op_.figures.wire = wireBytes(verb, op_.figures.payload, m_size);
     m_watch.heartbeat();
-    Budget budget {unlimited, false};
+    Budget budget{unlimited, false};
     publishWhatFits(budget);
-    return Ticket {m_started};
+    return Ticket{m_started};
 }
 
 void HostCommunicator::locate(const void *data, Descriptor &descriptor) const
@@ -142,8 +149,8 @@ void HostCommunicator::locate(const void *data, Descriptor &descriptor) const
 std::byte *HostCommunicator::resolve(const Descriptor &descriptor, int peer) const
 {
     if (descriptor.place == Place::Arena)
-        return m_group.arenas[static_cast<std::size_t>(descriptor.arena)].base[static_cast<std::size_t>(peer)] +
-               descriptor.address;
+        return m_group.arenas[static_cast<std::size_t>(descriptor.arena)].base[static_cast<std::size_t>(peer)]
+            + descriptor.address;
     return reinterpret_cast<std::byte *>(descriptor.address);
 }
 
@@ -152,8 +159,8 @@ void HostCommunicator::publishWhatFits(Budget &budget)
 {
     while (m_published < m_started) {
         const std::uint64_t next = m_published + 1;
-        if (next > m_done + slotCount ||
-            (next > slotCount && !reached(&RankControl::done, next - slotCount, Verb::None, next)))
+        if (next > m_done + slotCount
+            || (next > slotCount && !reached(&RankControl::done, next - slotCount, Verb::None, next)))
             return;
         publish(next);
         budget.moved = true;
@@ -163,12 +170,13 @@ void HostCommunicator::publishWhatFits(Budget &budget)
 void HostCommunicator::publish(std::uint64_t sequence)
 {
     Collective &op = collective(sequence);
-    const std::int64_t bytes = totalBytes(op.descriptor);
+    const std::int64_t bytes = op.descriptor.totalBytes();
     if (bytes <= smallBytes) {
         op.descriptor.place = Place::Segment;
-        const Slice own = op.descriptor.verb == Verb::AllGather ? sliceOf(op, m_rank) : Slice {0, bytes};
+        const Slice own = op.descriptor.verb == Verb::AllGather ? sliceOf(op, m_rank) : Slice{0, bytes};
         if (own.size > 0)
-            std::memcpy(m_segment.small(m_rank, sequence), op.data + own.begin, static_cast<std::size_t>(own.size));
+            std::memcpy(m_segment.small(m_rank, sequence), op.data + own.begin,
+                        static_cast<std::size_t>(own.size));
         op.figures.moved += own.size;
     } else {
         locate(op.data, op.descriptor);
@@ -180,7 +188,7 @@ void HostCommunicator::publish(std::uint64_t sequence)
     m_watch.notify();
 }
 
-// ----------------------------------------------------------------------------------------------------------- completion
+// ------------------------------------------------------------------------------------------------ completion
 
 bool HostCommunicator::isComplete(Ticket ticket)
 {
@@ -196,7 +204,8 @@ bool HostCommunicator::isComplete(Ticket ticket)
     const Way way = collective(ticket.sequence).way;
     if (way != Way::Direct || ticket.sequence <= m_allDone)
         return true;
-    if (!reached(&RankControl::done, ticket.sequence, collective(ticket.sequence).descriptor.verb, ticket.sequence))
+    if (!reached(&RankControl::done, ticket.sequence, collective(ticket.sequence).descriptor.verb,
+                 ticket.sequence))
         return false;
     m_allDone = std::max(m_allDone, ticket.sequence);
     return true;
@@ -221,13 +230,14 @@ Status HostCommunicator::progress(Budget &budget)
 Result<bool> HostCommunicator::advance(Ticket ticket, std::int64_t budgetBytes)
 {
     m_watch.heartbeat();
-    Budget budget {budgetBytes, false};
+    Budget budget{budgetBytes, false};
     RY_TRY(progress(budget));
     if (isComplete(ticket))
         return true;
     if (budget.moved)
         return false;
-    // The peer may have acted and gone between the look at its counters and the look at itself: look at them once more.
+    // The peer may have acted and gone between the look at its counters and the look at itself: look at them
+    // once more.
     if (auto status = m_watch.check(m_awaited); !status) {
         RY_TRY(progress(budget));
         if (isComplete(ticket))
@@ -242,7 +252,7 @@ Status HostCommunicator::wait(Ticket ticket)
 {
     m_watch.begin();
     for (;;) {
-        Budget budget {unlimited, false};
+        Budget budget{unlimited, false};
         RY_TRY(progress(budget));
         if (isComplete(ticket))
             return {};
@@ -277,10 +287,11 @@ Figures HostCommunicator::figures(Ticket ticket) const
     return m_collectives[ticket.sequence % figuresKept].figures;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- work
+// ------------------------------------------------------------------------------------------------------ work
 
 /// Whether the counter of every rank is at least `value`; if not, the first that is behind is awaited.
-bool HostCommunicator::reached(Counter RankControl::*counter, std::uint64_t value, Verb verb, std::uint64_t sequence)
+bool HostCommunicator::reached(Counter RankControl::*counter, std::uint64_t value, Verb verb,
+                               std::uint64_t sequence)
 {
     for (int r = 0; r < m_size; ++r) {
         if (r != m_rank && (m_segment.control(r).*counter).load(std::memory_order_seq_cst) < value) {
@@ -315,18 +326,19 @@ Result<bool> HostCommunicator::matchFront(Budget &budget)
     bool direct = true;
     for (int r = 0; r < m_size; ++r) {
         const Descriptor &theirs = m_segment.control(r).slots[sequence % slotCount];
-        if (theirs.verb != op.descriptor.verb || theirs.count != op.descriptor.count ||
-            theirs.type != op.descriptor.type || theirs.op != op.descriptor.op)
+        if (theirs.verb != op.descriptor.verb || theirs.count != op.descriptor.count
+            || theirs.type != op.descriptor.type || theirs.op != op.descriptor.op)
             return mismatch(sequence, r, theirs);
         direct = direct && (theirs.place == Place::Arena || theirs.place == Place::Pointer);
         m_buffers[static_cast<std::size_t>(r)] = r == m_rank ? op.data : resolve(theirs, r);
     }
-    op.way = totalBytes(op.descriptor) <= smallBytes ? Way::Small : direct ? Way::Direct : Way::Staged;
+    op.way = op.descriptor.totalBytes() <= smallBytes ? Way::Small : direct ? Way::Direct : Way::Staged;
     if (op.way == Way::Staged) {
         op.firstChunk = m_chunk;
-        const std::int64_t slice = totalBytes(op.descriptor) / m_size;
+        const std::int64_t slice = op.descriptor.totalBytes() / m_size;
         const bool whole = op.descriptor.verb == Verb::AllReduce;
-        op.chunks = whole ? ceilDiv(totalBytes(op.descriptor), chunkBytes) : ceilDiv(slice, chunkOf(op, 0).size);
+        op.chunks =
+            whole ? ceilDiv(op.descriptor.totalBytes(), chunkBytes) : ceilDiv(slice, chunkOf(op, 0).size);
     }
     budget.moved = true;
     return true;
@@ -334,10 +346,13 @@ Result<bool> HostCommunicator::matchFront(Budget &budget)
 
 Error HostCommunicator::mismatch(std::uint64_t sequence, int peer, const Descriptor &theirs) const
 {
-    const auto rankName = [this](int r) { return "rank " + std::to_string(m_group.ranks[static_cast<std::size_t>(r)]); };
+    const auto rankName = [this](int r) {
+        return "rank " + std::to_string(m_group.ranks[static_cast<std::size_t>(r)]);
+    };
     const Descriptor &own = m_collectives[sequence % figuresKept].descriptor;
     return Error::make(Code::RankFailed,
-                       "ranks disagree on operation " + std::to_string(sequence) + " of group " + m_group.name,
+                       "ranks disagree on operation " + std::to_string(sequence) + " of group "
+                           + m_group.name,
                        rankName(m_rank))
         .withFound(rankName(m_rank) + ": " + describe(own) + ", " + rankName(peer) + ": " + describe(theirs));
 }
@@ -348,10 +363,12 @@ bool HostCommunicator::workFront(Budget &budget)
     switch (op.way) {
     case Way::Small:
         runSmall(op, m_done + 1);
-        budget.spend(totalBytes(op.descriptor) * m_size);
+        budget.spend(op.descriptor.totalBytes() * m_size);
         return true;
-    case Way::Direct: return runDirect(op, budget);
-    default: return runStaged(op, budget);
+    case Way::Direct:
+        return runDirect(op, budget);
+    default:
+        return runStaged(op, budget);
     }
 }
 
@@ -363,10 +380,11 @@ void HostCommunicator::finishFront()
     m_watch.notify();
 }
 
-/// All-reduce cuts the buffer into pieces of whole cache lines, the last ones possibly empty; the others into equal ones.
+/// All-reduce cuts the buffer into pieces of whole cache lines, the last ones possibly empty; the others into
+/// equal ones.
 HostCommunicator::Slice HostCommunicator::sliceOf(const Collective &op, int rank) const
 {
-    const std::int64_t total = totalBytes(op.descriptor);
+    const std::int64_t total = op.descriptor.totalBytes();
     if (op.descriptor.verb != Verb::AllReduce)
         return {total / m_size * rank, total / m_size};
     const std::int64_t piece = ceilDiv(ceilDiv(total, 64), m_size) * 64;
@@ -393,9 +411,9 @@ void HostCommunicator::runSmall(Collective &op, std::uint64_t sequence)
     if (op.descriptor.verb == Verb::AllGather)
         return;
     const bool scatter = op.descriptor.verb == Verb::ReduceScatter;
-    const std::int64_t bytes = scatter ? own.size : totalBytes(op.descriptor);
+    const std::int64_t bytes = scatter ? own.size : op.descriptor.totalBytes();
     reduce(op.descriptor.type, op.descriptor.op, m_inputs.data(), m_size, op.data + (scatter ? own.begin : 0),
-           bytes / elementBytes(op.descriptor));
+           bytes / op.descriptor.elementBytes());
     op.figures.moved += bytes * (m_size - 1);
 }
 
@@ -424,13 +442,14 @@ bool HostCommunicator::runDirect(Collective &op, Budget &budget)
         for (std::size_t r = 0; r < m_buffers.size(); ++r)
             m_inputs[r] = m_buffers[r] + at;
         reduce(op.descriptor.type, op.descriptor.op, m_inputs.data(), m_size, op.data + at,
-               size / elementBytes(op.descriptor));
+               size / op.descriptor.elementBytes());
         op.figures.moved += size * (m_size - 1);
         // Nobody but this rank reads this slice of any buffer, so the sum can go into all of them at once.
         for (int r = 0; op.descriptor.verb == Verb::AllReduce && r < m_size; ++r) {
             if (r == m_rank)
                 continue;
-            std::memcpy(m_buffers[static_cast<std::size_t>(r)] + at, op.data + at, static_cast<std::size_t>(size));
+            std::memcpy(m_buffers[static_cast<std::size_t>(r)] + at, op.data + at,
+                        static_cast<std::size_t>(size));
             op.figures.moved += size;
         }
         op.cursor += size;
@@ -439,123 +458,13 @@ bool HostCommunicator::runDirect(Collective &op, Budget &budget)
     return true;
 }
 
-// --------------------------------------------------------------------------------------------------------------- staged
-
-/// Bytes that chunk `chunk` covers: of the buffer for all-reduce, else of each rank's slice.
-HostCommunicator::Slice HostCommunicator::chunkOf(const Collective &op, std::int64_t chunk) const
-{
-    const std::int64_t total = totalBytes(op.descriptor);
-    const Verb verb = op.descriptor.verb;
-    const std::int64_t extent = verb == Verb::AllReduce ? total : total / m_size;
-    // A reduce-scatter's chunk holds a piece for every rank.
-    const std::int64_t size = verb == Verb::ReduceScatter ? std::max<std::int64_t>(64, chunkBytes / m_size / 64 * 64)
-                                                          : chunkBytes;
-    const std::int64_t begin = std::min(extent, chunk * size);
-    return {begin, std::min(extent, begin + size) - begin};
-}
-
-bool HostCommunicator::runStaged(Collective &op, Budget &budget)
-{
-    for (;;) {
-        const bool moved = copyIn(op, budget) | readChunk(op, budget) | copyOut(op, budget);
-        if (op.read == op.chunks && op.out == op.chunks)
-            return true;
-        if (!moved || budget.bytes <= 0)
-            return false;
-    }
-}
-
-bool HostCommunicator::copyIn(Collective &op, Budget &budget)
-{
-    if (op.in == op.chunks || op.in - op.out >= 2)
-        return false;
-    const std::uint64_t chunk = op.firstChunk + static_cast<std::uint64_t>(op.in);
-    const Verb verb = op.descriptor.verb;
-    // The buffer is free when everybody has read what it held two chunks ago.
-    if (chunk >= 2 && !reached(&RankControl::consumed, chunk - 1, verb, m_done + 1))
-        return false;
-    std::byte *to = m_segment.staging(m_rank, chunk);
-    const Slice part = chunkOf(op, op.in);
-    const std::int64_t slice = sliceOf(op, m_rank).size;
-    const int pieces = verb == Verb::ReduceScatter ? m_size : 1;
-    for (int r = 0; r < pieces; ++r) {
-        const std::int64_t from = verb == Verb::AllReduce ? 0 : slice * (pieces > 1 ? r : m_rank);
-        std::memcpy(to + r * part.size, op.data + from + part.begin, static_cast<std::size_t>(part.size));
-    }
-    ++op.in;
-    op.figures.moved += part.size * pieces;
-    budget.spend(part.size * pieces);
-    m_segment.control(m_rank).staged.store(chunk + 1, std::memory_order_seq_cst);
-    m_watch.notify();
-    return true;
-}
-
-bool HostCommunicator::readChunk(Collective &op, Budget &budget)
-{
-    if (op.read == op.in)
-        return false;
-    const std::uint64_t chunk = op.firstChunk + static_cast<std::uint64_t>(op.read);
-    const Verb verb = op.descriptor.verb;
-    if (!reached(&RankControl::staged, chunk + 1, verb, m_done + 1))
-        return false;
-    const Slice part = chunkOf(op, op.read);
-    const std::int64_t slice = sliceOf(op, m_rank).size;
-    if (verb == Verb::AllGather) {
-        for (int r = 0; r < m_size; ++r) {
-            if (r != m_rank)
-                std::memcpy(op.data + slice * r + part.begin, m_segment.staging(r, chunk),
-                            static_cast<std::size_t>(part.size));
-        }
-        op.figures.moved += part.size * (m_size - 1);
-    } else {
-        // All-reduce: this rank's piece of the chunk, into everybody's staging. Reduce-scatter: the piece for this rank.
-        const std::int64_t piece = ceilDiv(ceilDiv(part.size, 64), m_size) * 64;
-        const std::int64_t begin = verb == Verb::AllReduce ? std::min(part.size, piece * m_rank) : part.size * m_rank;
-        const std::int64_t size = verb == Verb::AllReduce ? std::min(part.size, begin + piece) - begin : part.size;
-        for (int r = 0; r < m_size; ++r)
-            m_inputs[static_cast<std::size_t>(r)] = m_segment.staging(r, chunk) + begin;
-        std::byte *to = verb == Verb::AllReduce ? m_segment.staging(m_rank, chunk) + begin
-                                                : op.data + slice * m_rank + part.begin;
-        reduce(op.descriptor.type, op.descriptor.op, m_inputs.data(), m_size, to, size / elementBytes(op.descriptor));
-        op.figures.moved += size * (m_size - 1);
-        for (int r = 0; verb == Verb::AllReduce && r < m_size; ++r) {
-            if (r != m_rank && size > 0) {
-                std::memcpy(m_segment.staging(r, chunk) + begin, to, static_cast<std::size_t>(size));
-                op.figures.moved += size;
-            }
-        }
-    }
-    ++op.read;
-    if (verb != Verb::AllReduce)
-        op.out = op.read;
-    budget.spend(part.size * m_size);
-    m_segment.control(m_rank).consumed.store(chunk + 1, std::memory_order_seq_cst);
-    m_watch.notify();
-    return true;
-}
-
-bool HostCommunicator::copyOut(Collective &op, Budget &budget)
-{
-    if (op.out == op.read)
-        return false;
-    const std::uint64_t chunk = op.firstChunk + static_cast<std::uint64_t>(op.out);
-    if (!reached(&RankControl::consumed, chunk + 1, op.descriptor.verb, m_done + 1))
-        return false;
-    const Slice part = chunkOf(op, op.out);
-    std::memcpy(op.data + part.begin, m_segment.staging(m_rank, chunk), static_cast<std::size_t>(part.size));
-    ++op.out;
-    op.figures.moved += part.size;
-    budget.spend(part.size);
-    return true;
-}
-
-// -------------------------------------------------------------------------------------------------------------- making
+// ---------------------------------------------------------------------------------------------------- making
 
 Result<std::unique_ptr<Communicator>> makeHostCommunicator(HostGroup group)
 {
     const int size = static_cast<int>(group.ranks.size());
-    if (size < 1 || group.rank < 0 || group.rank >= size || group.segment == nullptr ||
-        group.segmentBytes < hostSegmentBytes(size))
+    if (size < 1 || group.rank < 0 || group.rank >= size || group.segment == nullptr
+        || group.segmentBytes < hostSegmentBytes(size))
         return Error::make(Code::Internal, "the segment does not belong to this group", group.name)
             .withFound(std::to_string(group.segmentBytes) + " bytes, " + std::to_string(size) + " ranks");
     for (const SharedArena &arena : group.arenas) {
@@ -570,7 +479,8 @@ Result<std::unique_ptr<Communicator>> makeHostCommunicator(HostGroup group)
 std::vector<std::unique_ptr<Communicator>> makeThreadCommunicators(int size, Timeouts timeouts)
 {
     const auto bytes = static_cast<std::size_t>(hostSegmentBytes(size));
-    void *memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return {};
     const std::shared_ptr<void> owner(memory, [bytes](void *at) { ::munmap(at, bytes); });

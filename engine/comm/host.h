@@ -13,15 +13,18 @@
 
 namespace rankyard::comm {
 
-/// The communicator of ranks on one host: direct reduction in shared memory, for processes and for threads of one process.
+/// The communicator of ranks on one host: direct reduction in shared memory, for processes and for threads of
+/// one process.
 ///
-/// Every collective is published with a descriptor, in the same order on all ranks, and worked on in that order. Three ways:
-///   small   (≤ smallBytes) copied into the rank's slot in the segment at the start; everybody sums everything; complete
-///           as soon as this rank has its result. One hand-shake.
-///   direct  buffers that everybody can address: each rank reduces its slice from all buffers, in rank order, and writes
-///           the sum into all of them; complete when all ranks are done. Two hand-shakes, no copy.
+/// Every collective is published with a descriptor, in the same order on all ranks, and worked on in that
+/// order. Three ways:
+///   small   (≤ smallBytes) copied into the rank's slot in the segment at the start; everybody sums
+///           everything; complete as soon as this rank has its result. One hand-shake.
+///   direct  buffers that everybody can address: each rank reduces its slice from all buffers, in rank order,
+///           and writes the sum into all of them; complete when all ranks are done. Two hand-shakes, no copy.
 ///   staged  the same over chunks that are copied through the segment, two in flight.
-/// Send and receive: a FIFO per directed pair, direct where the receiver can address the buffer, else through chunks.
+/// Send and receive: a FIFO per directed pair, direct where the receiver can address the buffer, else through
+/// chunks.
 ///
 /// One thread at a time. Allocates at construction and for errors only.
 class HostCommunicator final : public Communicator
@@ -55,8 +58,9 @@ private:
         Descriptor descriptor;
         std::byte *data = nullptr;
         Way way = Way::Unknown;
-        std::int64_t cursor = 0;  ///< direct: bytes of the own slice that are done; of all slices for all-gather
-        std::int64_t chunks = 0;  ///< staged: in all, copied in, reduced or read, copied out
+        std::int64_t cursor =
+            0; ///< direct: bytes of the own slice that are done; of all slices for all-gather
+        std::int64_t chunks = 0; ///< staged: in all, copied in, reduced or read, copied out
         std::int64_t in = 0;
         std::int64_t read = 0;
         std::int64_t out = 0;
@@ -74,7 +78,8 @@ private:
         std::uint64_t next = 0; ///< the following message of the same direction and peer, by ticket count
         Figures figures;
     };
-    /// The FIFO of one direction and peer: messages that are not done, first and last by ticket count (0: none).
+    /// The FIFO of one direction and peer: messages that are not done, first and last by ticket count (0:
+    /// none).
     struct Queue {
         std::uint64_t first = 0;
         std::uint64_t last = 0;
@@ -116,6 +121,7 @@ private:
     void finishFront();
     void runSmall(Collective &op, std::uint64_t sequence);
     bool runDirect(Collective &op, Budget &budget);
+    // Staged collectives (host_staged.cpp)
     bool runStaged(Collective &op, Budget &budget);
     bool copyIn(Collective &op, Budget &budget);
     bool readChunk(Collective &op, Budget &budget);
@@ -142,18 +148,18 @@ private:
     std::optional<Error> m_error;
     Awaited m_awaited;
 
-    std::uint64_t m_started = 0;   ///< collectives, by sequence
+    std::uint64_t m_started = 0; ///< collectives, by sequence
     std::uint64_t m_published = 0;
-    std::uint64_t m_done = 0;      ///< own work finished
-    std::uint64_t m_allDone = 0;   ///< everybody's work finished
-    std::uint64_t m_chunk = 0;     ///< staged chunks before the front operation
+    std::uint64_t m_done = 0;    ///< own work finished
+    std::uint64_t m_allDone = 0; ///< everybody's work finished
+    std::uint64_t m_chunk = 0;   ///< staged chunks before the front operation
     std::vector<Collective> m_collectives;
-    std::vector<const void *> m_inputs;  ///< of the front operation, by rank
+    std::vector<const void *> m_inputs; ///< of the front operation, by rank
     std::vector<std::byte *> m_buffers;
 
     std::uint64_t m_messageCount = 0;
     std::vector<Message> m_messages;
-    std::vector<Queue> m_sends;    ///< by peer
+    std::vector<Queue> m_sends; ///< by peer
     std::vector<Queue> m_receives;
     int m_openPairs = 0;
 };

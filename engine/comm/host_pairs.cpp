@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-// Send and receive of the host communicator. Message k of a directed pair on one side is message k on the other.
+// Send and receive of the host communicator. Message k of a directed pair on one side is message k on the
+// other.
 
 namespace rankyard::comm {
 
@@ -40,7 +41,7 @@ Result<Ticket> HostCommunicator::startMessage(Verb verb, std::byte *data, std::i
         return fail(Error::make(Code::Internal, "too many messages under way", m_group.name));
     m_messageCount = count;
     Message &added = message(count);
-    added = Message {};
+    added = Message{};
     added.verb = verb;
     added.peer = peer;
     added.data = data;
@@ -53,10 +54,10 @@ Result<Ticket> HostCommunicator::startMessage(Verb verb, std::byte *data, std::i
     queue.last = count;
     ++m_openPairs;
     m_watch.heartbeat();
-    Budget budget {channelChunkBytes, false};
+    Budget budget{channelChunkBytes, false};
     if (auto status = progressQueue(queue, budget); !status)
         return fail(status.error());
-    return Ticket {pairTicket + count};
+    return Ticket{pairTicket + count};
 }
 
 Status HostCommunicator::progressPairs(Budget &budget)
@@ -123,7 +124,8 @@ bool HostCommunicator::advanceSend(Message &message, Queue &queue, Budget &budge
     if (slot.place != Place::Private)
         return await(channel.received, sequence, message, sequence); // the receiver reads the buffer itself
     while (message.cursor < message.bytes) {
-        const std::uint64_t chunk = queue.chunks + static_cast<std::uint64_t>(message.cursor / channelChunkBytes);
+        const std::uint64_t chunk =
+            queue.chunks + static_cast<std::uint64_t>(message.cursor / channelChunkBytes);
         if (budget.bytes <= 0 || (chunk >= 2 && !await(channel.consumed, chunk - 1, message, sequence)))
             return false;
         const std::int64_t size = std::min(channelChunkBytes, message.bytes - message.cursor);
@@ -148,21 +150,22 @@ Result<bool> HostCommunicator::advanceReceive(Message &message, Queue &queue, Bu
     const Descriptor &slot = channel.slots[sequence % slotCount];
     if (slot.count != message.bytes)
         return Error::make(Code::RankFailed,
-                           "sender and receiver disagree on message " + std::to_string(sequence) + " of group " +
-                               m_group.name,
+                           "sender and receiver disagree on message " + std::to_string(sequence)
+                               + " of group " + m_group.name,
                            "rank " + std::to_string(m_group.ranks[static_cast<std::size_t>(m_rank)]))
-            .withFound(std::to_string(slot.count) + " bytes sent by rank " +
-                       std::to_string(m_group.ranks[static_cast<std::size_t>(message.peer)]))
+            .withFound(std::to_string(slot.count) + " bytes sent by rank "
+                       + std::to_string(m_group.ranks[static_cast<std::size_t>(message.peer)]))
             .withExpected(std::to_string(message.bytes));
     const bool direct = slot.place != Place::Private;
     const std::byte *from = direct ? resolve(slot, message.peer) : nullptr;
     while (message.cursor < message.bytes) {
-        const std::uint64_t chunk = queue.chunks + static_cast<std::uint64_t>(message.cursor / channelChunkBytes);
+        const std::uint64_t chunk =
+            queue.chunks + static_cast<std::uint64_t>(message.cursor / channelChunkBytes);
         if (budget.bytes <= 0 || (!direct && !await(channel.staged, chunk + 1, message, sequence)))
             return false;
         const std::int64_t size = std::min(channelChunkBytes, message.bytes - message.cursor);
-        const std::byte *source = direct ? from + message.cursor
-                                         : m_segment.channelBuffer(message.peer, m_rank, chunk);
+        const std::byte *source =
+            direct ? from + message.cursor : m_segment.channelBuffer(message.peer, m_rank, chunk);
         std::memcpy(message.data + message.cursor, source, static_cast<std::size_t>(size));
         message.cursor += size;
         message.figures.moved += size;

@@ -11,7 +11,8 @@
 
 namespace rankyard::comm {
 
-/// Where the ranks of a group tell each other their addresses. On a cluster it goes through the agents' links. Any thread.
+/// Where the ranks of a group tell each other their addresses. On a cluster it goes through the agents'
+/// links. Any thread.
 class KeyValue
 {
 public:

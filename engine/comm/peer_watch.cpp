@@ -29,8 +29,9 @@ void relax()
 // Not the private kinds of futex: the word lies in memory that processes share.
 void futexWait(std::atomic<std::uint32_t> &word, std::uint32_t expected, std::int64_t timeoutNs)
 {
-    const timespec timeout {timeoutNs / 1'000'000'000, timeoutNs % 1'000'000'000};
-    ::syscall(SYS_futex, reinterpret_cast<std::uint32_t *>(&word), FUTEX_WAIT, expected, &timeout, nullptr, 0);
+    const timespec timeout{timeoutNs / 1'000'000'000, timeoutNs % 1'000'000'000};
+    ::syscall(SYS_futex, reinterpret_cast<std::uint32_t *>(&word), FUTEX_WAIT, expected, &timeout, nullptr,
+              0);
 }
 
 void futexWake(std::atomic<std::uint32_t> &word)
@@ -41,8 +42,12 @@ void futexWake(std::atomic<std::uint32_t> &word)
 } // namespace
 
 PeerWatch::PeerWatch(Segment segment, const HostGroup &group)
-    : m_segment(segment), m_group(group.name), m_rank(group.rank), m_ranks(group.ranks),
-      m_timeouts(group.timeouts), m_peers(group.ranks.size())
+    : m_segment(segment),
+      m_group(group.name),
+      m_rank(group.rank),
+      m_ranks(group.ranks),
+      m_timeouts(group.timeouts),
+      m_peers(group.ranks.size())
 {
     for (std::size_t r = 0; r < m_peers.size() && r < group.pids.size(); ++r)
         m_peers[r].pid = static_cast<int>(r) == m_rank ? 0 : group.pids[r];
@@ -130,7 +135,8 @@ Status PeerWatch::check(const Awaited &awaited)
     const std::int64_t poll = nanoseconds(m_timeouts.poll);
     if (now - m_lastCheck < poll)
         return {};
-    // After a long gap (this process was stopped, or computed) what was seen of the peers says nothing about them.
+    // After a long gap (this process was stopped, or computed) what was seen of the peers says nothing about
+    // them.
     if (now - m_lastCheck > 10 * poll) {
         for (Peer &peer : m_peers)
             peer.since = 0;
@@ -146,7 +152,7 @@ bool PeerWatch::isDead(const Peer &peer) const
         return false;
     if (!peer.pidfd.valid())
         return ::kill(peer.pid, 0) != 0 && errno == ESRCH;
-    pollfd entry {peer.pidfd.get(), POLLIN, 0};
+    pollfd entry{peer.pidfd.get(), POLLIN, 0};
     return ::poll(&entry, 1, 0) > 0; // readable once it has ended, reaped or not
 }
 
@@ -155,10 +161,11 @@ Status PeerWatch::checkNow(const Awaited &awaited)
     const auto stateOf = [this](int r) {
         return static_cast<RankState>(m_segment.control(r).state.load(std::memory_order_seq_cst));
     };
-    // Any dead member is named, not only the awaited one: who waits for a rank that waits for a dead rank knows the cause.
-    // One that left before it ended is needed by nobody, unless it is awaited.
+    // Any dead member is named, not only the awaited one: who waits for a rank that waits for a dead rank
+    // knows the cause. One that left before it ended is needed by nobody, unless it is awaited.
     for (int r = 0; r < static_cast<int>(m_peers.size()); ++r) {
-        if (isDead(m_peers[static_cast<std::size_t>(r)]) && (r == awaited.peer || stateOf(r) != RankState::Gone))
+        if (isDead(m_peers[static_cast<std::size_t>(r)])
+            && (r == awaited.peer || stateOf(r) != RankState::Gone))
             return failure({r, awaited.verb, awaited.sequence}, "has died");
     }
     if (awaited.peer < 0)
@@ -167,8 +174,9 @@ Status PeerWatch::checkNow(const Awaited &awaited)
     if (state == RankState::Gone)
         return failure(awaited, "has left the group");
     if (state == RankState::Failed)
-        return failure(awaited, "has failed at operation " +
-                                    std::to_string(m_segment.control(awaited.peer).failedAt.load()));
+        return failure(awaited,
+                       "has failed at operation "
+                           + std::to_string(m_segment.control(awaited.peer).failedAt.load()));
     return {};
 }
 
@@ -177,8 +185,8 @@ std::uint64_t PeerWatch::signatureOf(int peer) const
     // Every counter only grows, so the sum changes when any of them does.
     const RankControl &control = m_segment.control(peer);
     const auto get = [](const Counter &counter) { return counter.load(std::memory_order_relaxed); };
-    std::uint64_t sum = get(control.published) + get(control.done) + get(control.staged) + get(control.consumed) +
-                        get(control.beat) + control.state.load(std::memory_order_relaxed);
+    std::uint64_t sum = get(control.published) + get(control.done) + get(control.staged)
+        + get(control.consumed) + get(control.beat) + control.state.load(std::memory_order_relaxed);
     for (int other = 0; other < static_cast<int>(m_peers.size()); ++other) {
         const Channel &out = m_segment.channel(peer, other);
         const Channel &in = m_segment.channel(other, peer);
@@ -198,13 +206,14 @@ Status PeerWatch::checkHang(const Awaited &awaited, std::int64_t now)
         peer.since = now;
         return {};
     }
-    const bool absent = m_segment.control(awaited.peer).state.load(std::memory_order_relaxed) ==
-                        static_cast<std::uint32_t>(RankState::Absent);
+    const bool absent = m_segment.control(awaited.peer).state.load(std::memory_order_relaxed)
+        == static_cast<std::uint32_t>(RankState::Absent);
     const auto limit = absent ? m_timeouts.start : m_timeouts.hang;
     if (now - peer.since < nanoseconds(limit))
         return {};
-    return failure(awaited, (absent ? "has not joined the group for " : "hangs: no progress for ") +
-                                std::to_string(limit.count()) + " ms");
+    return failure(awaited,
+                   (absent ? "has not joined the group for " : "hangs: no progress for ")
+                       + std::to_string(limit.count()) + " ms");
 }
 
 std::string PeerWatch::nameOf(int peer) const
@@ -216,8 +225,8 @@ Error PeerWatch::failure(const Awaited &awaited, std::string what) const
 {
     Error error = Error::make(Code::RankFailed, nameOf(awaited.peer) + " " + what, nameOf(awaited.peer));
     if (awaited.verb != Verb::None)
-        error.found = "while waiting in " + std::string(comm::nameOf(awaited.verb)) + " " +
-                      std::to_string(awaited.sequence) + " of group " + m_group;
+        error.found = "while waiting in " + std::string(comm::nameOf(awaited.verb)) + " "
+            + std::to_string(awaited.sequence) + " of group " + m_group;
     return error;
 }
 

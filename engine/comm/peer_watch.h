@@ -17,11 +17,12 @@ struct Awaited {
     std::uint64_t sequence = 0;
 };
 
-/// Sleeping, waking and liveness among the ranks of a host group. Owned by a communicator, used from its thread.
+/// Sleeping, waking and liveness among the ranks of a host group. Owned by a communicator, used from its
+/// thread.
 ///
-/// A waiter spins for a few µs, yields up to 20 µs, then sleeps on its own bell; who changes a counter rings the bells of
-/// those who sleep (flag and counters are sequentially consistent, so no ring is lost). While it sleeps it looks every
-/// `poll` whether the awaited peer still lives.
+/// A waiter spins for a few µs, yields up to 20 µs, then sleeps on its own bell; who changes a counter rings
+/// the bells of those who sleep (flag and counters are sequentially consistent, so no ring is lost). While it
+/// sleeps it looks every `poll` whether the awaited peer still lives.
 class PeerWatch
 {
 public:
@@ -39,7 +40,8 @@ public:
     void begin();
     /// Progress was made: the next pause() spins again.
     void moved() { m_idleSince = 0; }
-    /// Nothing can be done before `awaited` acts: spins, yields or arms the sleep. True: look once more, then sleep().
+    /// Nothing can be done before `awaited` acts: spins, yields or arms the sleep. True: look once more, then
+    /// sleep().
     bool pause();
     /// Sleeps on the bell that pause() has armed; returns early when somebody rings. Errors: see check().
     Status sleep(const Awaited &awaited);

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <cstring>
 
-// The compiler makes one copy of each loop for every instruction set and the loader picks one. The sanitizers' run time is
-// not up yet when the loader asks, so there is one copy under them.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+// The compiler makes one copy of each loop for every instruction set and the loader picks one. The
+// sanitizers' run time is not up yet when the loader asks, so there is one copy under them.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_THREAD__)                                \
+    && !defined(__SANITIZE_ADDRESS__)
 #define RANKYARD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define RANKYARD_CLONES
@@ -85,14 +86,14 @@ RANKYARD_INLINE void reduceAs(const void *const *inputs, int n, void *output, st
     }
 }
 
-#define RANKYARD_REDUCE(name, Type)                                                                                    \
-    RANKYARD_CLONES void sum##name(const void *const *inputs, int n, void *output, std::int64_t count)                 \
-    {                                                                                                                  \
-        reduceAs<Type, ReduceOp::Sum>(inputs, n, output, count);                                                       \
-    }                                                                                                                  \
-    RANKYARD_CLONES void max##name(const void *const *inputs, int n, void *output, std::int64_t count)                 \
-    {                                                                                                                  \
-        reduceAs<Type, ReduceOp::Max>(inputs, n, output, count);                                                       \
+#define RANKYARD_REDUCE(name, Type)                                                                          \
+    RANKYARD_CLONES void sum##name(const void *const *inputs, int n, void *output, std::int64_t count)       \
+    {                                                                                                        \
+        reduceAs<Type, ReduceOp::Sum>(inputs, n, output, count);                                             \
+    }                                                                                                        \
+    RANKYARD_CLONES void max##name(const void *const *inputs, int n, void *output, std::int64_t count)       \
+    {                                                                                                        \
+        reduceAs<Type, ReduceOp::Max>(inputs, n, output, count);                                             \
     }
 
 RANKYARD_REDUCE(F64, Plain<double>)
@@ -108,13 +109,20 @@ Function functionFor(DType type, ReduceOp op)
 {
     const bool sum = op == ReduceOp::Sum;
     switch (type) {
-    case DType::F64: return sum ? sumF64 : maxF64;
-    case DType::F32: return sum ? sumF32 : maxF32;
-    case DType::BF16: return sum ? sumBF16 : maxBF16;
-    case DType::F16: return sum ? sumF16 : maxF16;
-    case DType::I64: return sum ? sumI64 : maxI64;
-    case DType::I32: return sum ? sumI32 : maxI32;
-    default: return nullptr;
+    case DType::F64:
+        return sum ? sumF64 : maxF64;
+    case DType::F32:
+        return sum ? sumF32 : maxF32;
+    case DType::BF16:
+        return sum ? sumBF16 : maxBF16;
+    case DType::F16:
+        return sum ? sumF16 : maxF16;
+    case DType::I64:
+        return sum ? sumI64 : maxI64;
+    case DType::I32:
+        return sum ? sumI32 : maxI32;
+    default:
+        return nullptr;
     }
 }
 
@@ -122,7 +130,8 @@ Function functionFor(DType type, ReduceOp op)
 
 bool canReduce(DType type) { return functionFor(type, ReduceOp::Sum) != nullptr; }
 
-void reduce(DType type, ReduceOp op, const void *const *inputs, int inputCount, void *output, std::int64_t count)
+void reduce(DType type, ReduceOp op, const void *const *inputs, int inputCount, void *output,
+            std::int64_t count)
 {
     if (inputCount == 1)
         std::memmove(output, inputs[0], static_cast<std::size_t>(count) * bytesOf(type));

@@ -6,13 +6,17 @@ namespace rankyard::comm {
 namespace {
 
 constexpr std::int64_t page = 4096;
-constexpr std::int64_t roundUp(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr std::int64_t roundUp(std::int64_t value, std::int64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
 
 } // namespace
 
 const char *nameOf(Verb verb)
 {
-    static const char *const names[] = {"none", "all-reduce", "reduce-scatter", "all-gather", "send", "receive"};
+    static const char *const names[] = {"none",       "all-reduce", "reduce-scatter",
+                                        "all-gather", "send",       "receive"};
     return names[static_cast<std::size_t>(verb)];
 }
 
@@ -30,8 +34,8 @@ Channel &Segment::channel(int from, int to) const
 
 std::int64_t Segment::dataBegin() const
 {
-    return roundUp(m_size * static_cast<std::int64_t>(sizeof(RankControl)) +
-                       m_size * m_size * static_cast<std::int64_t>(sizeof(Channel)),
+    return roundUp(m_size * static_cast<std::int64_t>(sizeof(RankControl))
+                       + m_size * m_size * static_cast<std::int64_t>(sizeof(Channel)),
                    page);
 }
 
@@ -48,8 +52,8 @@ std::byte *Segment::staging(int rank, std::uint64_t chunk) const
 std::byte *Segment::channelBuffer(int from, int to, std::uint64_t chunk) const
 {
     const std::int64_t pair = static_cast<std::int64_t>(from) * m_size + to;
-    return at(dataBegin() + m_size * rankArea +
-              (pair * 2 + static_cast<std::int64_t>(chunk % 2)) * channelChunkBytes);
+    return at(dataBegin() + m_size * rankArea
+              + (pair * 2 + static_cast<std::int64_t>(chunk % 2)) * channelChunkBytes);
 }
 
 std::int64_t Segment::bytes(int size)

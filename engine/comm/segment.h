@@ -8,15 +8,17 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The shared segment of a host group: what its ranks write for each other. All zero is its valid begin, so nobody has to
-/// set it up. Every field has one writer; each writer's fields have their own cache lines.
+/// The shared segment of a host group: what its ranks write for each other. All zero is its valid begin, so
+/// nobody has to set it up. Every field has one writer; each writer's fields have their own cache lines.
 namespace rankyard::comm {
 
 constexpr std::size_t lineBytes = 128; ///< two lines: the neighbour is fetched along
-constexpr std::int64_t smallBytes = 65536; ///< an operation up to this is copied into the segment when it is started
+constexpr std::int64_t smallBytes =
+    65536; ///< an operation up to this is copied into the segment when it is started
 constexpr std::int64_t chunkBytes = 262144; ///< larger ones outside shared arenas pass through in chunks
 constexpr std::int64_t channelChunkBytes = 65536;
-constexpr std::uint64_t slotCount = 16; ///< operations that a rank may publish before the first is done everywhere
+constexpr std::uint64_t slotCount =
+    16; ///< operations that a rank may publish before the first is done everywhere
 constexpr std::uint64_t figuresKept = 1024;
 
 enum class Verb : std::uint8_t { None, AllReduce, ReduceScatter, AllGather, Send, Receive };
@@ -34,7 +36,12 @@ struct Descriptor {
     std::int32_t arena = -1;
     std::int64_t count = 0;    ///< elements; bytes for Send and Receive
     std::uint64_t address = 0; ///< offset in the arena, or a pointer
+
+    std::int64_t elementBytes() const { return static_cast<std::int64_t>(bytesOf(type)); }
+    std::int64_t totalBytes() const { return count * elementBytes(); }
 };
+
+constexpr std::int64_t ceilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 enum class RankState : std::uint32_t { Absent, Present, Failed, Gone };
 
@@ -47,7 +54,7 @@ struct alignas(lineBytes) RankControl {
     Counter done;      ///< collectives for which this rank reads and writes nobody's buffers any more
     Counter staged;    ///< chunks copied into this rank's staging area
     Counter consumed;  ///< chunks that this rank has read from everybody's staging area
-    std::atomic<std::uint32_t> state; ///< RankState
+    std::atomic<std::uint32_t> state;    ///< RankState
     std::atomic<std::uint32_t> failedAt; ///< low bits of the operation, when Failed
 
     alignas(lineBytes) Counter beat; ///< grows while the owner is at work elsewhere
@@ -69,8 +76,8 @@ struct alignas(lineBytes) Channel {
     Counter consumed;
 };
 
-/// Addresses in a mapped segment of `size` ranks: control blocks, channels (row: sender), small slots and staging by rank,
-/// channel buffers. Pages that are never used are never touched, so they cost no memory.
+/// Addresses in a mapped segment of `size` ranks: control blocks, channels (row: sender), small slots and
+/// staging by rank, channel buffers. Pages that are never used are never touched, so they cost no memory.
 class Segment
 {
 public:

@@ -13,8 +13,14 @@ public:
     int size() const override { return 1; }
     const char *backend() const override { return "single"; }
 
-    Result<Ticket> allReduce(void *, std::int64_t count, DType type, ReduceOp) override { return next(count, type); }
-    Result<Ticket> reduceScatter(void *, std::int64_t count, DType type) override { return next(count, type); }
+    Result<Ticket> allReduce(void *, std::int64_t count, DType type, ReduceOp) override
+    {
+        return next(count, type);
+    }
+    Result<Ticket> reduceScatter(void *, std::int64_t count, DType type) override
+    {
+        return next(count, type);
+    }
     Result<Ticket> allGather(void *, std::int64_t count, DType type) override { return next(count, type); }
     Result<Ticket> send(const void *, std::int64_t, int peer) override { return noPeer(peer); }
     Result<Ticket> receive(void *, std::int64_t, int peer) override { return noPeer(peer); }
@@ -28,7 +34,7 @@ private:
     Ticket next(std::int64_t count, DType type)
     {
         m_payload[++m_sequence % kept] = count * static_cast<std::int64_t>(bytesOf(type));
-        return Ticket {m_sequence};
+        return Ticket{m_sequence};
     }
     static Error noPeer(int peer)
     {

@@ -20,7 +20,10 @@ constexpr int roundMs = 50;
 } // namespace
 
 AgentLink::AgentLink(Fd fd, Worker &worker, std::uint32_t epoch, std::int32_t rank)
-    : m_fd(std::move(fd)), m_worker(worker), m_epoch(epoch), m_rank(rank)
+    : m_fd(std::move(fd)),
+      m_worker(worker),
+      m_epoch(epoch),
+      m_rank(rank)
 {
     m_thread = std::thread([this] { loop(); });
 }
@@ -35,7 +38,7 @@ AgentLink::~AgentLink()
 void AgentLink::loop()
 {
     while (!m_ending) {
-        pollfd entry {m_fd.get(), POLLIN, 0};
+        pollfd entry{m_fd.get(), POLLIN, 0};
         if (::poll(&entry, 1, roundMs) > 0)
             receive();
         sendNews();
@@ -74,7 +77,7 @@ void AgentLink::sendNews()
 {
     m_worker.drain(
         [this](telemetry::Payload &&payload) {
-            telemetry::Record record {m_epoch, m_rank, ++m_sequence, std::move(payload)};
+            telemetry::Record record{m_epoch, m_rank, ++m_sequence, std::move(payload)};
             if (!wire::appendRecord(m_out, record).ok())
                 --m_sequence; // too large for a frame: nothing was appended
         },
@@ -85,7 +88,9 @@ void AgentLink::sendHeartbeat()
 {
     m_lastBeat = monotonicNs();
     const Progress &progress = m_worker.progress();
-    wire::appendHeartbeat(m_out, {progress.step.load(std::memory_order_relaxed), progress.count.load(std::memory_order_relaxed)});
+    wire::appendHeartbeat(
+        m_out,
+        {progress.step.load(std::memory_order_relaxed), progress.count.load(std::memory_order_relaxed)});
 }
 
 void AgentLink::flush()
@@ -113,9 +118,10 @@ void AgentLink::finish(const Result<WorkerEnd> &end)
         wire::appendJson(m_out, wire::FrameType::Report, report);
     } else {
         const Error &error = end.error();
-        const bool peer = error.code == Code::RankFailed && error.where.starts_with("rank ") &&
-                          error.where != "rank " + std::to_string(m_rank);
-        const Json report = {{"kind", "error"}, {"error", error}, {"peer", peer}, {"step", m_worker.progress().step.load()}};
+        const bool peer = error.code == Code::RankFailed && error.where.starts_with("rank ")
+            && error.where != "rank " + std::to_string(m_rank);
+        const Json report = {
+            {"kind", "error"}, {"error", error}, {"peer", peer}, {"step", m_worker.progress().step.load()}};
         wire::appendJson(m_out, wire::FrameType::Report, report);
     }
     flush();

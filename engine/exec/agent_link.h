@@ -11,8 +11,8 @@
 
 namespace rankyard::exec {
 
-/// The worker's end of the socket to its agent, with a thread of its own: sends records, reports and heartbeats, reads control
-/// messages. When the agent is gone, so is the run: the process ends at once.
+/// The worker's end of the socket to its agent, with a thread of its own: sends records, reports and
+/// heartbeats, reads control messages. When the agent is gone, so is the run: the process ends at once.
 class AgentLink
 {
 public:
@@ -39,7 +39,7 @@ private:
     std::uint64_t m_sequence = 0;
     std::int64_t m_lastBeat = 0;
     std::uint64_t m_dropped = 0;
-    std::atomic<bool> m_ending {false};
+    std::atomic<bool> m_ending{false};
     std::thread m_thread;
 };
 

@@ -52,7 +52,8 @@ Result<Fd> makeMemfd(const std::string &name, std::int64_t bytes)
 {
     Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC));
     if (!fd.valid() || ::ftruncate(fd.get(), bytes) != 0)
-        return Error::fromErrno(errno, "cannot make shared memory", name).withFound(formatBytes(static_cast<double>(bytes)));
+        return Error::fromErrno(errno, "cannot make shared memory", name)
+            .withFound(formatBytes(static_cast<double>(bytes)));
     return fd;
 }
 
@@ -64,18 +65,20 @@ Result<Mapping> Mapping::make(int fd, std::int64_t bytes, const std::string &nam
     const int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void *at = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, flags, fd, 0);
     if (at == MAP_FAILED)
-        return Error::fromErrno(errno, "cannot map memory", name).withFound(formatBytes(static_cast<double>(bytes)));
+        return Error::fromErrno(errno, "cannot map memory", name)
+            .withFound(formatBytes(static_cast<double>(bytes)));
     mapping.m_data = static_cast<std::byte *>(at);
     mapping.m_bytes = bytes;
     if (bytes >= 2 * hugePage)
-        ::madvise(at, static_cast<std::size_t>(bytes), MADV_HUGEPAGE); // a wish: fewer page faults and TLB misses
+        ::madvise(at, static_cast<std::size_t>(bytes),
+                  MADV_HUGEPAGE); // a wish: fewer page faults and TLB misses
     return mapping;
 }
 
 Mapping::Mapping(Mapping &&other) noexcept
-    : m_data(std::exchange(other.m_data, nullptr)), m_bytes(std::exchange(other.m_bytes, 0))
-{
-}
+    : m_data(std::exchange(other.m_data, nullptr)),
+      m_bytes(std::exchange(other.m_bytes, 0))
+{}
 
 Mapping &Mapping::operator=(Mapping &&other) noexcept
 {
@@ -101,11 +104,11 @@ Status Mapping::touch(const std::string &name)
             .withFound(formatBytes(static_cast<double>(m_bytes)) + ": " + std::strerror(errno));
     const std::int64_t page = ::sysconf(_SC_PAGESIZE);
     for (std::int64_t at = 0; at < m_bytes; at += page)
-        *const_cast<volatile std::byte *>(m_data + at) = std::byte {0};
+        *const_cast<volatile std::byte *>(m_data + at) = std::byte{0};
     return {};
 }
 
-// --------------------------------------------------------------------------------------------------------------- budget
+// ---------------------------------------------------------------------------------------------------- budget
 
 std::int64_t cgroupLeft(const std::string &folder)
 {
@@ -139,7 +142,8 @@ MemoryBudget memoryBudget()
     while (std::getline(in, line)) {
         std::istringstream fields(line);
         std::string id, controllers, path;
-        if (!std::getline(fields, id, ':') || !std::getline(fields, controllers, ':') || !std::getline(fields, path))
+        if (!std::getline(fields, id, ':') || !std::getline(fields, controllers, ':')
+            || !std::getline(fields, path))
             continue;
         const bool unified = controllers.empty();
         if (!unified && controllers.find("memory") == std::string::npos)
@@ -163,7 +167,7 @@ MemoryBudget memoryBudget()
     return budget;
 }
 
-// --------------------------------------------------------------------------------------------------------------- arenas
+// ---------------------------------------------------------------------------------------------------- arenas
 
 namespace {
 
@@ -178,18 +182,20 @@ Status checkBudget(std::int64_t needed, const plan::Plan &plan, int rank)
     std::size_t largest = 0;
     for (std::size_t kind = 0; kind < report.bytes.size(); ++kind)
         largest = report.bytes[kind] > report.bytes[largest] ? kind : largest;
-    return Error::make(Code::DoesNotFit, "the arenas of a rank do not fit into memory", "rank " + std::to_string(rank))
-        .withFound(formatBytes(static_cast<double>(needed)) + ", of it " +
-                   formatBytes(static_cast<double>(report.bytes[largest])) + " " +
-                   plan::nameOf(static_cast<plan::MemoryKind>(largest)))
-        .withExpected("at most " + formatBytes(static_cast<double>(left)) +
-                      (byCgroup ? " (limit of " + budget.cgroup + ")" : " (free memory)"))
+    return Error::make(Code::DoesNotFit, "the arenas of a rank do not fit into memory",
+                       "rank " + std::to_string(rank))
+        .withFound(formatBytes(static_cast<double>(needed)) + ", of it "
+                   + formatBytes(static_cast<double>(report.bytes[largest])) + " "
+                   + plan::nameOf(static_cast<plan::MemoryKind>(largest)))
+        .withExpected("at most " + formatBytes(static_cast<double>(left))
+                      + (byCgroup ? " (limit of " + budget.cgroup + ")" : " (free memory)"))
         .withHint("A smaller micro-batch, more ranks with ZeRO, or a smaller model needs less");
 }
 
 } // namespace
 
-Result<Arenas> Arenas::make(const plan::Plan &plan, int rank, const std::vector<BootstrapArena> &shared, bool checkFit)
+Result<Arenas> Arenas::make(const plan::Plan &plan, int rank, const std::vector<BootstrapArena> &shared,
+                            bool checkFit)
 {
     Arenas arenas;
     const std::vector<plan::Arena> &own = plan.program(plan::ProgramKind::Train, rank).arenas;
@@ -202,7 +208,8 @@ Result<Arenas> Arenas::make(const plan::Plan &plan, int rank, const std::vector<
     for (const BootstrapArena &entry : shared) {
         const std::vector<plan::Arena> &theirs = plan.program(plan::ProgramKind::Train, entry.rank).arenas;
         if (entry.arena < 0 || static_cast<std::size_t>(entry.arena) >= theirs.size())
-            return Error::make(Code::Internal, "a shared arena that the plan does not have").withFound(std::to_string(entry.arena));
+            return Error::make(Code::Internal, "a shared arena that the plan does not have")
+                .withFound(std::to_string(entry.arena));
         const std::int64_t bytes = theirs[static_cast<std::size_t>(entry.arena)].bytes;
         RY_ASSIGN(Mapping mapping, Mapping::make(entry.fd, bytes, "shared arena"));
         arenas.m_shared.push_back({entry.rank, entry.arena, mapping.data(), bytes});

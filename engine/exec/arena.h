@@ -30,7 +30,8 @@ public:
 
     std::byte *data() const { return m_data; }
     std::int64_t bytes() const { return m_bytes; }
-    /// Gives every page its memory now, so that nothing is paid for and nothing can fail later. DoesNotFit when there is none.
+    /// Gives every page its memory now, so that nothing is paid for and nothing can fail later. DoesNotFit
+    /// when there is none.
     Status touch(const std::string &name);
 
 private:
@@ -48,14 +49,16 @@ MemoryBudget memoryBudget();
 /// The limit of one cgroup folder less its use, v2 or v1; -1 without one.
 std::int64_t cgroupLeft(const std::string &folder);
 
-/// All arenas of one rank, mapped and touched, and where those of the other ranks of this host are mapped (DESIGN 1.5).
+/// All arenas of one rank, mapped and touched, and where those of the other ranks of this host are mapped
+/// (DESIGN 1.5).
 class Arenas
 {
 public:
-    /// `shared`: the descriptors of the host's shared arenas; without any, shared arenas are private memory (thread ranks, dp = 1).
-    /// `checkFit`: compare with the budget before mapping, DoesNotFit with the figures.
-    static Result<Arenas> make(const plan::Plan &plan, int rank, const std::vector<BootstrapArena> &shared = {},
-                               bool checkFit = true);
+    /// `shared`: the descriptors of the host's shared arenas; without any, shared arenas are private memory
+    /// (thread ranks, dp = 1). `checkFit`: compare with the budget before mapping, DoesNotFit with the
+    /// figures.
+    static Result<Arenas> make(const plan::Plan &plan, int rank,
+                               const std::vector<BootstrapArena> &shared = {}, bool checkFit = true);
 
     std::byte *base(plan::ArenaId id) const { return m_base[static_cast<std::size_t>(id)]; }
     /// Where a buffer lies in this process.
@@ -65,7 +68,8 @@ public:
     }
     /// Bytes mapped and touched, by memory kind.
     const std::array<std::int64_t, plan::memoryKindCount> &bytes() const { return m_bytes; }
-    /// What a communicator over `ranks` needs to reach peers' buffers in place; empty when one of them is not mapped here.
+    /// What a communicator over `ranks` needs to reach peers' buffers in place; empty when one of them is not
+    /// mapped here.
     std::vector<comm::SharedArena> sharedAmong(const std::vector<int> &ranks) const;
 
 private:
@@ -76,7 +80,7 @@ private:
         std::int64_t bytes;
     };
     std::vector<std::byte *> m_base;
-    std::array<std::int64_t, plan::memoryKindCount> m_bytes {};
+    std::array<std::int64_t, plan::memoryKindCount> m_bytes{};
     std::vector<Mapping> m_mappings;
     std::vector<Peer> m_shared; ///< of all ranks of the host, this one too
 };

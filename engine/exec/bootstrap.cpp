@@ -38,7 +38,8 @@ public:
         try {
             at->get_to(value);
         } catch (const Json::exception &) {
-            m_error = Error::make(Code::BadData, "a value has the wrong type", m_path + key).withFound(at->dump());
+            m_error =
+                Error::make(Code::BadData, "a value has the wrong type", m_path + key).withFound(at->dump());
         }
     }
     void readOptional(const char *key, std::string &value)
@@ -87,7 +88,8 @@ Status readAll(int fd, char *bytes, std::size_t count)
     while (count > 0) {
         const ssize_t n = ::read(fd, bytes, count);
         if (n == 0)
-            return Error::make(Code::Io, "the agent closed the descriptor before the bootstrap document was whole");
+            return Error::make(Code::Io,
+                               "the agent closed the descriptor before the bootstrap document was whole");
         if (n < 0 && errno != EINTR)
             return Error::fromErrno(errno, "cannot read the bootstrap document", "fd " + std::to_string(fd));
         if (n > 0) {
@@ -153,7 +155,8 @@ Result<Bootstrap> readBootstrap(const Json &document, const std::string &name)
     reader.read("host", host);
     RY_TRY(reader.status());
     RY_TRY(readHost(host, bootstrap));
-    if (bootstrap.world < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.world || bootstrap.threads < 1)
+    if (bootstrap.world < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.world
+        || bootstrap.threads < 1)
         return Error::make(Code::BadData, "rank, world or threads are out of range", name)
             .withFound("rank " + std::to_string(bootstrap.rank) + " of " + std::to_string(bootstrap.world));
     return bootstrap;
@@ -171,13 +174,14 @@ Status sendBootstrap(int fd, const Bootstrap &bootstrap)
 
 Result<Bootstrap> receiveBootstrap(int fd)
 {
-    std::array<unsigned char, 4> header {};
+    std::array<unsigned char, 4> header{};
     RY_TRY(readAll(fd, reinterpret_cast<char *>(header.data()), header.size()));
     std::uint32_t length = 0;
     for (std::size_t i = 0; i < header.size(); ++i)
         length |= static_cast<std::uint32_t>(header[i]) << (8 * i);
     if (length > maxBytes)
-        return Error::make(Code::BadData, "the bootstrap document is too long").withFound(std::to_string(length));
+        return Error::make(Code::BadData, "the bootstrap document is too long")
+            .withFound(std::to_string(length));
     std::string text(length, '\0');
     RY_TRY(readAll(fd, text.data(), text.size()));
     RY_ASSIGN(const Json document, parseJson(text, "bootstrap document"));

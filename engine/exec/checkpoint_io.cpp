@@ -43,7 +43,8 @@ struct Piece {
 
     std::string key() const
     {
-        return tensor->name + "." + checkpoint::nameOf(role) + "[" + std::to_string(begin) + ":" + std::to_string(end) + "]";
+        return tensor->name + "." + checkpoint::nameOf(role) + "[" + std::to_string(begin) + ":"
+            + std::to_string(end) + "]";
     }
     std::int64_t bytes() const { return (end - begin) * static_cast<std::int64_t>(bytesOf(dtype)); }
 };
@@ -64,7 +65,8 @@ std::vector<Piece> piecesOf(const RankStorage &storage)
             const DType dtype = program.buffer(id).dtype;
             std::byte *base = storage.arenas->address(program, id, sliceRank);
             pieces.push_back({stored.role, &program.tensors[static_cast<std::size_t>(range.tensor)], dtype,
-                              base + range.at * static_cast<std::int64_t>(bytesOf(dtype)), range.begin, range.end});
+                              base + range.at * static_cast<std::int64_t>(bytesOf(dtype)), range.begin,
+                              range.end});
         }
     }
     return pieces;
@@ -74,15 +76,16 @@ std::vector<Piece> piecesOf(const RankStorage &storage)
 bool owns(const RankStorage &storage, const Piece &piece)
 {
     const plan::StepProgram &program = storage.plan->program(plan::ProgramKind::Train, storage.rank);
-    return program.buckets[static_cast<std::size_t>(piece.tensor->bucket)].slices > 1 || sliceRankOf(storage) == 0;
+    return program.buckets[static_cast<std::size_t>(piece.tensor->bucket)].slices > 1
+        || sliceRankOf(storage) == 0;
 }
 
 std::vector<std::int64_t> shapeOf(const plan::Tensor &tensor)
 {
-    return tensor.shape.empty() ? std::vector<std::int64_t> {tensor.numel} : tensor.shape;
+    return tensor.shape.empty() ? std::vector<std::int64_t>{tensor.numel} : tensor.shape;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- saving
+// ---------------------------------------------------------------------------------------------------- saving
 
 /// What a rank tells rank 0 about its file, as JSON beside it.
 Json describePart(const std::vector<Piece> &pieces, const checkpoint::FileEntry &file)
@@ -97,10 +100,14 @@ Json describePart(const std::vector<Piece> &pieces, const checkpoint::FileEntry 
                           {"begin", piece.begin},
                           {"end", piece.end}});
     }
-    return {{"file", {{"name", file.name}, {"size", file.size}, {"digest", file.digest}}}, {"shards", shards}};
+    return {{"file", {{"name", file.name}, {"size", file.size}, {"digest", file.digest}}},
+            {"shards", shards}};
 }
 
-fs::path partPath(const fs::path &folder, int rank) { return folder / ("part-" + std::to_string(rank) + ".json"); }
+fs::path partPath(const fs::path &folder, int rank)
+{
+    return folder / ("part-" + std::to_string(rank) + ".json");
+}
 
 Status writePart(const RankStorage &storage, const fs::path &folder, const std::function<void()> &alive)
 {
@@ -109,7 +116,8 @@ Status writePart(const RankStorage &storage, const fs::path &folder, const std::
     if (pieces.empty())
         return writeFileAtomically(partPath(folder, storage.rank), "{}");
     // Wide types first, so that every reader finds every tensor aligned.
-    std::stable_sort(pieces.begin(), pieces.end(), [](const Piece &a, const Piece &b) { return bytesOf(a.dtype) > bytesOf(b.dtype); });
+    std::stable_sort(pieces.begin(), pieces.end(),
+                     [](const Piece &a, const Piece &b) { return bytesOf(a.dtype) > bytesOf(b.dtype); });
     std::vector<checkpoint::TensorSpec> specs;
     for (const Piece &piece : pieces)
         specs.push_back({piece.key(), piece.dtype, {piece.end - piece.begin}});
@@ -118,7 +126,8 @@ Status writePart(const RankStorage &storage, const fs::path &folder, const std::
     for (const Piece &piece : pieces) {
         constexpr std::int64_t block = 8 << 20;
         for (std::int64_t at = 0; at < piece.bytes(); at += block) {
-            RY_TRY(writer.write({piece.data + at, static_cast<std::size_t>(std::min(block, piece.bytes() - at))}));
+            RY_TRY(writer.write(
+                {piece.data + at, static_cast<std::size_t>(std::min(block, piece.bytes() - at))}));
             alive();
         }
     }
@@ -148,8 +157,8 @@ void addPart(const Json &part, checkpoint::Manifest &manifest, std::map<std::str
             json.at("shape").get_to(tensor.shape);
             manifest.tensors.push_back(std::move(tensor));
         }
-        checkpoint::Shard shard {file.name, json.at("key").get<std::string>(), json.at("begin").get<std::int64_t>(),
-                                 json.at("end").get<std::int64_t>()};
+        checkpoint::Shard shard{file.name, json.at("key").get<std::string>(),
+                                json.at("begin").get<std::int64_t>(), json.at("end").get<std::int64_t>()};
         manifest.tensors[place->second].shards.push_back(std::move(shard));
     }
     manifest.files.push_back(std::move(file));
@@ -168,7 +177,8 @@ Result<fs::path> commit(const RankStorage &storage, const fs::path &folder, cons
     manifest.scaler = {info.scaler.scale, info.scaler.goodSteps, info.scaler.hysteresis};
     manifest.dataSeed = job.data.seed;
     manifest.dataFingerprint = info.dataFingerprint;
-    manifest.layout = {job.layout.dp, job.layout.tp, job.layout.pp, job.layout.cp, job.layout.virtualStages, job.zero.stage};
+    manifest.layout = {job.layout.dp, job.layout.tp, job.layout.pp, job.layout.cp, job.layout.virtualStages,
+                       job.zero.stage};
     manifest.job = Json::parse(dumpJson(spec::writeJob(job)));
     if (job.model.tied)
         manifest.aliases.emplace_back("head.weight", "wte.weight");
@@ -180,7 +190,8 @@ Result<fs::path> commit(const RankStorage &storage, const fs::path &folder, cons
         try {
             addPart(part, manifest, places);
         } catch (const Json::exception &exception) {
-            return Error::make(Code::BadData, "a rank's part of the checkpoint cannot be read", path.string()).withFound(exception.what());
+            return Error::make(Code::BadData, "a rank's part of the checkpoint cannot be read", path.string())
+                .withFound(exception.what());
         }
         std::error_code error;
         fs::remove(path, error);
@@ -190,7 +201,8 @@ Result<fs::path> commit(const RankStorage &storage, const fs::path &folder, cons
     return final;
 }
 
-/// All ranks learn whether any of them failed. The one that did returns its own error, the others that a peer failed.
+/// All ranks learn whether any of them failed. The one that did returns its own error, the others that a peer
+/// failed.
 Status agree(comm::Communicator &world, const Status &own)
 {
     std::int64_t failed = own.ok() ? 0 : 1;
@@ -206,13 +218,14 @@ Status agree(comm::Communicator &world, const Status &own)
 /// Rank 0's path to all ranks.
 Result<fs::path> broadcastPath(comm::Communicator &world, const fs::path &path)
 {
-    std::array<std::int32_t, 4096> letters {};
+    std::array<std::int32_t, 4096> letters{};
     const std::string text = path.string();
     if (text.size() >= letters.size())
         return Error::make(Code::Io, "the checkpoint folder's path is too long", text);
     for (std::size_t i = 0; world.rank() == 0 && i < text.size(); ++i)
         letters[i] = static_cast<unsigned char>(text[i]);
-    RY_ASSIGN(const comm::Ticket ticket, world.allReduce(letters.data(), letters.size(), DType::I32, comm::ReduceOp::Sum));
+    RY_ASSIGN(const comm::Ticket ticket,
+              world.allReduce(letters.data(), letters.size(), DType::I32, comm::ReduceOp::Sum));
     RY_TRY(world.wait(ticket));
     std::string received;
     for (std::size_t i = 0; letters[i] != 0; ++i)
@@ -258,7 +271,7 @@ Result<fs::path> saveCheckpoint(const RankStorage &storage, comm::Communicator &
     return broadcastPath(world, final);
 }
 
-// --------------------------------------------------------------------------------------------------------------- loading
+// --------------------------------------------------------------------------------------------------- loading
 
 namespace {
 
@@ -270,11 +283,16 @@ double elementOf(DType type, const std::byte *data, std::int64_t at)
         return value;
     };
     switch (type) {
-    case DType::F64: return load(double {});
-    case DType::F32: return load(float {});
-    case DType::BF16: return fromBFloat16(load(std::uint16_t {}));
-    case DType::F16: return fromHalf(load(std::uint16_t {}));
-    default: return 0;
+    case DType::F64:
+        return load(double{});
+    case DType::F32:
+        return load(float{});
+    case DType::BF16:
+        return fromBFloat16(load(std::uint16_t{}));
+    case DType::F16:
+        return fromHalf(load(std::uint16_t{}));
+    default:
+        return 0;
     }
 }
 
@@ -299,7 +317,9 @@ Status readPiece(checkpoint::CheckpointReader &reader, const Piece &piece)
 {
     const checkpoint::LogicalTensor *source = sourceOf(reader.manifest(), piece);
     if (!source || source->shape != shapeOf(*piece.tensor) || !isFloating(source->dtype))
-        return Error::make(Code::BadData, source ? "a tensor of the checkpoint has another shape or type" : "a tensor is not in the checkpoint",
+        return Error::make(Code::BadData,
+                           source ? "a tensor of the checkpoint has another shape or type"
+                                  : "a tensor is not in the checkpoint",
                            piece.tensor->name + " (" + checkpoint::nameOf(piece.role) + ")");
     if (source->dtype == piece.dtype)
         return reader.read(*source, piece.begin, piece.end, piece.data);
@@ -317,12 +337,15 @@ Status readPiece(checkpoint::CheckpointReader &reader, const Piece &piece)
 
 } // namespace
 
-Result<checkpoint::Manifest> loadCheckpoint(const RankStorage &storage, const fs::path &folder)
+Result<checkpoint::Manifest> loadCheckpoint(const RankStorage &storage, const fs::path &folder,
+                                            const std::function<void()> &alive)
 {
     RY_ASSIGN(checkpoint::Manifest manifest, checkpoint::loadCheckpoint(folder, checkpoint::Verify::Sizes));
     checkpoint::CheckpointReader reader(folder, manifest);
-    for (const Piece &piece : piecesOf(storage))
+    for (const Piece &piece : piecesOf(storage)) {
         RY_TRY(readPiece(reader, piece));
+        alive();
+    }
     return manifest;
 }
 
@@ -387,7 +410,8 @@ Status fillFrom(const Source &source, const Piece &piece)
         std::string dimensions;
         for (const std::int64_t extent : stored.shape)
             dimensions += (dimensions.empty() ? "" : " x ") + std::to_string(extent);
-        return Error::make(Code::BadData, "a tensor of the starting weights has another shape or type", stored.name)
+        return Error::make(Code::BadData, "a tensor of the starting weights has another shape or type",
+                           stored.name)
             .withFound(stored.type + " " + dimensions);
     }
     std::vector<double> values(static_cast<std::size_t>(blockElements));
@@ -407,7 +431,7 @@ Status fillFrom(const Source &source, const Piece &piece)
 
 } // namespace
 
-Status loadParameters(const RankStorage &storage, const fs::path &path)
+Status loadParameters(const RankStorage &storage, const fs::path &path, const std::function<void()> &alive)
 {
     RY_ASSIGN(const auto files, openFiles(path));
     for (const Piece &piece : piecesOf(storage)) {
@@ -418,6 +442,7 @@ Status loadParameters(const RankStorage &storage, const fs::path &path)
             return Error::make(Code::BadData, "a parameter is not in the starting weights", path.string())
                 .withExpected(piece.tensor->name);
         RY_TRY(fillFrom(source, piece));
+        alive();
     }
     return {};
 }

@@ -30,21 +30,26 @@ struct SaveInfo {
     std::int64_t step = 0;
     LossScaler::State scaler;
     std::string dataFingerprint;
-    std::int64_t keep = 2;        ///< newest ones that stay
+    std::int64_t keep = 2; ///< newest ones that stay
 };
 
-/// Saves the state of all ranks of `world` at a step boundary; every rank calls it with the same `info`. Each writes what it owns, as
-/// ranges of named tensors, never padding; rank 0 commits when all are done. `alive` is called between pieces of work.
-/// All ranks return the same verdict; after an error nothing is left behind. Returns the checkpoint's folder.
-Result<std::filesystem::path> saveCheckpoint(const RankStorage &storage, comm::Communicator &world, const SaveInfo &info,
-                                             const std::function<void()> &alive);
+/// Saves the state of all ranks of `world` at a step boundary; every rank calls it with the same `info`. Each
+/// writes what it owns, as ranges of named tensors, never padding; rank 0 commits when all are done. `alive`
+/// is called between pieces of work. All ranks return the same verdict; after an error nothing is left
+/// behind. Returns the checkpoint's folder.
+Result<std::filesystem::path> saveCheckpoint(const RankStorage &storage, comm::Communicator &world,
+                                             const SaveInfo &info, const std::function<void()> &alive);
 
-/// Reads this rank's slices from a checkpoint of any data-parallel layout; to the bit when the types are the same. Padding becomes zero.
-/// Errors: what the checkpoint's reader says; BadData when a tensor is missing or has another shape.
-Result<checkpoint::Manifest> loadCheckpoint(const RankStorage &storage, const std::filesystem::path &folder);
+/// Reads this rank's slices from a checkpoint of any data-parallel layout; to the bit when the types are the
+/// same. Padding becomes zero. Errors: what the checkpoint's reader says; BadData when a tensor is missing or
+/// has another shape.
+Result<checkpoint::Manifest> loadCheckpoint(const RankStorage &storage, const std::filesystem::path &folder,
+                                            const std::function<void()> &alive);
 
-/// Fills this rank's parameter slices from a safetensors file, or a folder of them, with canonical names or those of Hugging Face's
-/// GPT-2. `wpe` may be longer than the job's sequence. Errors: NotFound, BadData with the tensor's name.
-Status loadParameters(const RankStorage &storage, const std::filesystem::path &path);
+/// Fills this rank's parameter slices from a safetensors file, or a folder of them, with canonical names or
+/// those of Hugging Face's GPT-2. `wpe` may be longer than the job's sequence. Errors: NotFound, BadData with
+/// the tensor's name.
+Status loadParameters(const RankStorage &storage, const std::filesystem::path &path,
+                      const std::function<void()> &alive);
 
 } // namespace rankyard::exec

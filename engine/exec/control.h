@@ -11,8 +11,8 @@
 
 namespace rankyard::exec {
 
-/// What the agent asks of a rank: written by the thread that reads the agent's messages, read by the interpreter's at step
-/// boundaries. Thread-safe.
+/// What the agent asks of a rank: written by the thread that reads the agent's messages, read by the
+/// interpreter's at step boundaries. Thread-safe.
 class Control
 {
 public:
@@ -23,8 +23,9 @@ public:
     /// All ranks have agreed to save: the request is met.
     void checkpointTaken();
 
-    /// All ranks have agreed to pause: returns when this rank is to go on, by a resume or a stop. A resume that came already
-    /// counts; a pause that is still on its way to this rank is waited for, at most `grace`.
+    /// All ranks have agreed to pause: returns when this rank is to go on, by a resume or a stop. A resume
+    /// that came already counts; a pause that is still on its way to this rank is waited for, at most
+    /// `grace`.
     void sleepWhilePaused(std::chrono::milliseconds grace = std::chrono::seconds(5));
 
     /// The process ids by global rank, when the agent has sent them; empty after `timeout`.
@@ -36,9 +37,9 @@ private:
     std::vector<int> m_pids;
     bool m_stop = false;
     bool m_checkpoint = false;
-    int m_pauses = 0;   ///< pause requests so far
-    int m_resumed = 0;  ///< how many of them a resume has ended
-    int m_obeyed = 0;   ///< how many of them are over for this rank
+    int m_pauses = 0;  ///< pause requests so far
+    int m_resumed = 0; ///< how many of them a resume has ended
+    int m_obeyed = 0;  ///< how many of them are over for this rank
 };
 
 } // namespace rankyard::exec

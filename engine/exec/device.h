@@ -11,23 +11,24 @@
 #include <string>
 #include <vector>
 
-/// What the executor needs of a device, free of LibTorch: binding ops to kernels. Arenas, streams and events of the CPU are
-/// plain memory and program order; a GPU plug-in adds its own behind the same table.
+/// What the executor needs of a device, free of LibTorch: binding ops to kernels. Arenas, streams and events
+/// of the CPU are plain memory and program order; a GPU plug-in adds its own behind the same table.
 namespace rankyard::exec {
 
 /// The scalars of a step that kernels read and StepScalars writes. One per rank.
 struct StepState {
-    std::int64_t step = 0;            ///< optimizer step about to be made, from 1
-    double lossScale = 1;             ///< the scale that this step's backward uses
-    double lossWeight = 1;            ///< 1 ÷ N, N = labels of the whole global batch
+    std::int64_t step = 0; ///< optimizer step about to be made, from 1
+    double lossScale = 1;  ///< the scale that this step's backward uses
+    double lossWeight = 1; ///< 1 ÷ N, N = labels of the whole global batch
     double lr = 0;
     // Written by StepScalars from the reduced stats:
-    double loss = 0;                  ///< mean over N
-    double gradNorm = 0;              ///< unscaled, before clipping
-    double gradFactor = 1;            ///< what the optimizer multiplies gradients with: clip ÷ scale
-    bool overflow = false;            ///< the update is skipped everywhere
-    double vote = 0;                  ///< this rank's word for the step boundary (exec::Vote), and after the reduction the sum
-    /// Called by long kernels between slices, so that communication advances without a spare core. May be empty.
+    double loss = 0;       ///< mean over N
+    double gradNorm = 0;   ///< unscaled, before clipping
+    double gradFactor = 1; ///< what the optimizer multiplies gradients with: clip ÷ scale
+    bool overflow = false; ///< the update is skipped everywhere
+    double vote = 0; ///< this rank's word for the step boundary (exec::Vote), and after the reduction the sum
+    /// Called by long kernels between slices, so that communication advances without a spare core. May be
+    /// empty.
     std::function<void()> poll;
 };
 
@@ -45,7 +46,7 @@ struct BindContext {
     const plan::StepProgram *program = nullptr;
     std::span<std::byte *const> address; ///< by buffer id, views and slices resolved for this rank
     int rank = 0;
-    int dpRank = 0;                      ///< which slice of each bucket is ours
+    int dpRank = 0; ///< which slice of each bucket is ours
 };
 
 /// A device that runs programs. One per rank; every call from the rank's interpreter thread.
@@ -57,9 +58,11 @@ public:
 
     virtual std::string name() const = 0; ///< "AMD EPYC, AVX-512, 1 thread"
     virtual void setThreads(int threads) = 0;
-    /// Forward, BackwardInput, BackwardWeight, GradNorm, Optimizer. An error names the op and what is missing.
+    /// Forward, BackwardInput, BackwardWeight, GradNorm, Optimizer. An error names the op and what is
+    /// missing.
     virtual Result<std::unique_ptr<BoundOp>> bind(const BindContext &context, const plan::Op &op) = 0;
-    /// Names and bytes of what library kernels allocate inside (DESIGN 1.5, `workspace`), for the memory report.
+    /// Names and bytes of what library kernels allocate inside (DESIGN 1.5, `workspace`), for the memory
+    /// report.
     virtual std::vector<std::pair<std::string, std::int64_t>> libraryWorkspace() const = 0;
 };
 

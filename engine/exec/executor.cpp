@@ -17,9 +17,9 @@ constexpr std::int64_t sliceBytes = 256 << 10; ///< of communication between two
 /// A program with its addresses, kernels and communicators.
 struct Executor::Bound {
     const plan::StepProgram *program = nullptr;
-    std::vector<std::byte *> address; ///< by buffer
+    std::vector<std::byte *> address;              ///< by buffer
     std::vector<std::unique_ptr<BoundOp>> kernels; ///< by op; null for those that the executor runs itself
-    std::vector<Channel *> channels;  ///< by group
+    std::vector<Channel *> channels;               ///< by group
     double *stats = nullptr;
     std::int64_t statsCount = 0;
 };
@@ -45,7 +45,9 @@ struct Executor::Channel {
     }
 };
 
-Executor::Executor(const Setup &setup) : m_setup(setup), m_dpRank(setup.plan->grid.coordinate(setup.rank, "dp"))
+Executor::Executor(const Setup &setup)
+    : m_setup(setup),
+      m_dpRank(setup.plan->grid.coordinate(setup.rank, "dp"))
 {
     m_state.poll = [this] { poll(); };
 }
@@ -97,7 +99,8 @@ Status Executor::bind(const plan::StepProgram &program)
     for (const plan::Group &group : program.groups) {
         const auto found = m_setup.groups.find(group.name);
         if (found == m_setup.groups.end())
-            return Error::make(Code::Internal, "there is no communicator for a group of the program", group.name);
+            return Error::make(Code::Internal, "there is no communicator for a group of the program",
+                               group.name);
         const auto place = static_cast<std::size_t>(std::distance(m_setup.groups.begin(), found));
         bound->channels.push_back(m_channels[place].get());
     }
@@ -122,21 +125,25 @@ Status Executor::bind(const plan::StepProgram &program)
         case plan::OpKind::StepScalars:
         case plan::OpKind::AllReduce:
         case plan::OpKind::ReduceScatter:
-        case plan::OpKind::AllGather: bound->kernels.emplace_back(); break;
-        default: return Error::make(Code::NotHere, "this executor does not know the op", plan::opName(op));
+        case plan::OpKind::AllGather:
+            bound->kernels.emplace_back();
+            break;
+        default:
+            return Error::make(Code::NotHere, "this executor does not know the op", plan::opName(op));
         }
     }
     m_programs.push_back(std::move(bound));
     return {};
 }
 
-// ------------------------------------------------------------------------------------------------------------------ run
+// ------------------------------------------------------------------------------------------------------- run
 
 Status Executor::run(plan::ProgramKind kind, std::int64_t batch)
 {
     if (m_error)
         return *m_error;
-    const auto found = std::find_if(m_programs.begin(), m_programs.end(), [kind](const auto &p) { return p->program->kind == kind; });
+    const auto found = std::find_if(m_programs.begin(), m_programs.end(),
+                                    [kind](const auto &p) { return p->program->kind == kind; });
     if (found == m_programs.end())
         return Error::make(Code::Internal, "the plan has no such program", plan::nameOf(kind));
     Bound &bound = **found;
@@ -148,8 +155,8 @@ Status Executor::run(plan::ProgramKind kind, std::int64_t batch)
     execution.program = &program;
     for (auto &order : execution.order)
         order.clear();
-    std::fill(execution.groups.begin(), execution.groups.end(), GroupTotals {});
-    std::fill(m_done.begin(), m_done.end(), std::uint8_t {0});
+    std::fill(execution.groups.begin(), execution.groups.end(), GroupTotals{});
+    std::fill(m_done.begin(), m_done.end(), std::uint8_t{0});
     std::fill_n(bound.stats, bound.statsCount, 0.0);
     if (bound.statsCount >= plan::statsSlots)
         bound.stats[bound.statsCount - plan::statsSlots + plan::StatsVote] = m_state.vote;
@@ -204,9 +211,11 @@ Status Executor::awaitWaits(Bound &bound, const plan::Op &op)
 Status Executor::startCollective(Bound &bound, const plan::Op &op)
 {
     Channel &channel = *bound.channels[static_cast<std::size_t>(op.group)];
-    // A stream is a FIFO: what other groups have under way on it comes first. Within a group the communicator keeps the order.
+    // A stream is a FIFO: what other groups have under way on it comes first. Within a group the communicator
+    // keeps the order.
     for (const auto &other : m_channels) {
-        while (other.get() != &channel && other->count > 0 && bound.program->op(other->front().op).stream == op.stream)
+        while (other.get() != &channel && other->count > 0
+               && bound.program->op(other->front().op).stream == op.stream)
             RY_TRY(awaitOp(bound, other->front().op));
     }
     const plan::Buffer &buffer = bound.program->buffer(op.writes[0]);
@@ -289,7 +298,8 @@ Status Executor::awaitOp(Bound &bound, plan::OpId id)
     while (!m_done[static_cast<std::size_t>(id)]) {
         if (channel.count == 0)
             return notStarted();
-        // Only this group has something under way: sleep in the communicator. Else a peer may need the others to go on.
+        // Only this group has something under way: sleep in the communicator. Else a peer may need the others
+        // to go on.
         if (static_cast<int>(channel.count) == m_outstanding) {
             RY_TRY(channel.communicator->wait(channel.front().ticket));
             complete(channel);
@@ -300,7 +310,7 @@ Status Executor::awaitOp(Bound &bound, plan::OpId id)
         if (m_error)
             return *m_error;
         pause = m_outstanding < before ? 0 : std::min<std::int64_t>(pause + 2000, 50000);
-        const timespec time {0, pause};
+        const timespec time{0, pause};
         if (pause > 0)
             ::nanosleep(&time, nullptr);
     }
@@ -324,7 +334,8 @@ Status Executor::loadBatch(Bound &bound, const plan::Op &op, std::int64_t batch)
     return m_setup.data->fill(bound.program->kind, batch, m_dpRank, op.microbatch, tokens, labels);
 }
 
-/// DESIGN section 4: the norm is summed over tensors in order; the clip factor is max ÷ (norm + 1e-6), applied below 1.
+/// DESIGN section 4: the norm is summed over tensors in order; the clip factor is max ÷ (norm + 1e-6),
+/// applied below 1.
 void Executor::scalars(Bound &bound)
 {
     const std::int64_t tensors = bound.statsCount - plan::statsSlots;

@@ -35,15 +35,17 @@ struct Execution {
     std::int64_t endNs = 0;
     std::vector<std::int64_t> opBegin; ///< by op id, monotonic
     std::vector<std::int64_t> opEnd;
-    std::array<std::vector<plan::OpId>, plan::streamCount> order; ///< op ids in the order of their execution, by stream
-    std::vector<GroupTotals> groups;                              ///< by group id
+    std::array<std::vector<plan::OpId>, plan::streamCount>
+        order;                       ///< op ids in the order of their execution, by stream
+    std::vector<GroupTotals> groups; ///< by group id
 };
 
-/// Executes the step programs of one rank, op by op (DESIGN 1.6). Owns the bound ops; uses arenas, device, communicators and
-/// data, which must outlive it. Every call from the rank's interpreter thread. After make() nothing here allocates, but errors.
+/// Executes the step programs of one rank, op by op (DESIGN 1.6). Owns the bound ops; uses arenas, device,
+/// communicators and data, which must outlive it. Every call from the rank's interpreter thread. After make()
+/// nothing here allocates, but errors.
 ///
-/// Compute ops run on this thread in program order. Collectives are started in program order when their waits are done, and
-/// advance in slices between compute ops and, through StepState::poll, within long ones.
+/// Compute ops run on this thread in program order. Collectives are started in program order when their waits
+/// are done, and advance in slices between compute ops and, through StepState::poll, within long ones.
 class Executor
 {
 public:
@@ -52,9 +54,11 @@ public:
         int rank = 0;
         Device *device = nullptr;
         const Arenas *arenas = nullptr;
-        std::map<std::string, comm::Communicator *> groups; ///< by the group's name; those of the programs must be there
+        std::map<std::string, comm::Communicator *>
+            groups; ///< by the group's name; those of the programs must be there
         DataSource *data = nullptr;
-        std::atomic<std::uint64_t> *progress = nullptr; ///< counts finished ops, for the heartbeat; may be null
+        std::atomic<std::uint64_t> *progress =
+            nullptr; ///< counts finished ops, for the heartbeat; may be null
     };
 
     /// Binds every program of the plan for this rank. An error names the op.
@@ -66,8 +70,9 @@ public:
     /// What the step's kernels see; the caller sets step, lossScale, lossWeight, lr and vote before a run.
     StepState &state() { return m_state; }
 
-    /// Runs a program once over global batch `batch` (from 0). After train: state() has loss, gradNorm, overflow and the summed vote.
-    /// After eval: `loss` is the batch's Σ loss · lossWeight. An error leaves the executor unusable.
+    /// Runs a program once over global batch `batch` (from 0). After train: state() has loss, gradNorm,
+    /// overflow and the summed vote. After eval: `loss` is the batch's Σ loss · lossWeight. An error leaves
+    /// the executor unusable.
     Status run(plan::ProgramKind kind, std::int64_t batch);
 
     /// The last runs, newest first: ago = 0 … kept − 1; null when there were fewer.

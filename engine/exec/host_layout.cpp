@@ -28,7 +28,7 @@ std::vector<GroupMembers> groupsOf(const plan::Plan &plan)
             for (int rank = 0; rank < plan.grid.world(); ++rank) {
                 if (plan.grid.role(rank) != program.role)
                     continue;
-                GroupMembers members {group.name, plan.grid.members(rank, group.axes)};
+                GroupMembers members{group.name, plan.grid.members(rank, group.axes)};
                 if (members.ranks.size() > 1)
                     groups.push_back(std::move(members));
             }
@@ -51,7 +51,9 @@ Result<HostMemory> createHostMemory(const plan::Plan &plan, const std::vector<in
     for (const GroupMembers &group : groupsOf(plan)) {
         if (!isSubset(group.ranks, hostRanks))
             continue;
-        RY_ASSIGN(Fd fd, makeMemfd("rankyard-" + group.name, comm::hostSegmentBytes(static_cast<int>(group.ranks.size()))));
+        RY_ASSIGN(Fd fd,
+                  makeMemfd("rankyard-" + group.name,
+                            comm::hostSegmentBytes(static_cast<int>(group.ranks.size()))));
         memory.segments.push_back({group.name, group.ranks, fd.get()});
         memory.fds.push_back(std::move(fd));
     }

@@ -9,8 +9,8 @@
 
 namespace rankyard::exec {
 
-void initialValues(const plan::TensorSpec &spec, std::uint64_t seed, std::uint32_t index, std::int64_t begin, std::int64_t count,
-                   double *values)
+void initialValues(const plan::TensorSpec &spec, std::uint64_t seed, std::uint32_t index, std::int64_t begin,
+                   std::int64_t count, double *values)
 {
     if (spec.initStd == 0) {
         std::fill_n(values, count, spec.initValue);
@@ -24,28 +24,34 @@ void initialValues(const plan::TensorSpec &spec, std::uint64_t seed, std::uint32
     }
 }
 
-Status initialiseParameters(const plan::Plan &plan, const Arenas &arenas, int rank)
+Status initialiseParameters(const plan::Plan &plan, const Arenas &arenas, int rank,
+                            const std::function<void()> &alive)
 {
     const plan::StepProgram &program = plan.program(plan::ProgramKind::Train, rank);
     const std::vector<plan::TensorSpec> specs = plan::modelTensors(plan.job);
     const int sliceRank = plan.grid.coordinate(rank, "dp");
-    std::array<double, 4096> values {};
+    std::array<double, 4096> values{};
     for (const ShardRange &range : shardOf(program, sliceRank)) {
         const plan::Tensor &tensor = program.tensors[static_cast<std::size_t>(range.tensor)];
         const plan::Bucket &bucket = program.buckets[static_cast<std::size_t>(range.bucket)];
-        const auto spec = std::find_if(specs.begin(), specs.end(), [&](const auto &s) { return s.name == tensor.name; });
+        const auto spec =
+            std::find_if(specs.begin(), specs.end(), [&](const auto &s) { return s.name == tensor.name; });
         if (spec == specs.end())
-            return Error::make(Code::Internal, "the plan has a tensor that the model does not have", tensor.name);
+            return Error::make(Code::Internal, "the plan has a tensor that the model does not have",
+                               tensor.name);
         const auto index = static_cast<std::uint32_t>(spec - specs.begin());
         for (std::int64_t at = range.begin; at < range.end;) {
-            const std::int64_t count = std::min<std::int64_t>(static_cast<std::int64_t>(values.size()), range.end - at);
+            const std::int64_t count =
+                std::min<std::int64_t>(static_cast<std::int64_t>(values.size()), range.end - at);
             initialValues(*spec, plan.job.init.seed, index, at, count, values.data());
             for (const plan::BufferId id : {bucket.paramSlice, bucket.master}) {
                 if (id != plan::none)
-                    storeElements(program.buffer(id).dtype, arenas.address(program, id, sliceRank), range.at + at - range.begin,
-                                  values.data(), count);
+                    storeElements(program.buffer(id).dtype, arenas.address(program, id, sliceRank),
+                                  range.at + at - range.begin, values.data(), count);
             }
             at += count;
+            if (alive)
+                alive();
         }
     }
     return {};

@@ -11,13 +11,16 @@ namespace {
 
 std::uint32_t offsetNs(std::int64_t time, std::int64_t origin)
 {
-    return static_cast<std::uint32_t>(std::clamp<std::int64_t>(time - origin, 0, std::numeric_limits<std::uint32_t>::max()));
+    return static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>(time - origin, 0, std::numeric_limits<std::uint32_t>::max()));
 }
 
 } // namespace
 
 Reporter::Reporter(std::vector<std::string> groupNames, std::size_t mostOps)
-    : m_groupNames(std::move(groupNames)), m_ring(1024), m_free(8)
+    : m_groupNames(std::move(groupNames)),
+      m_ring(1024),
+      m_free(8)
 {
     for (telemetry::SpanRecord &spans : m_spans) {
         spans.op.reserve(mostOps);
@@ -30,11 +33,11 @@ Reporter::Reporter(std::vector<std::string> groupNames, std::size_t mostOps)
 
 void Reporter::put(const StepSample &sample) { m_ring.push(sample); }
 void Reporter::put(telemetry::Payload payload) { m_ring.push(std::move(payload)); }
-void Reporter::report(Json message) { m_ring.push(Report {std::move(message)}); }
+void Reporter::report(Json message) { m_ring.push(Report{std::move(message)}); }
 
 void Reporter::log(telemetry::Level level, std::int64_t step, std::string text)
 {
-    put(telemetry::Payload(telemetry::LogRecord {wallNs(), level, step, std::move(text)}));
+    put(telemetry::Payload(telemetry::LogRecord{wallNs(), level, step, std::move(text)}));
 }
 
 void Reporter::putSpans(const Execution &execution)
@@ -50,13 +53,15 @@ void Reporter::putSpans(const Execution &execution)
     spans->beginNs.clear();
     spans->endNs.clear();
     // Op ids ascending in time of begin: the streams' orders, merged.
-    std::array<std::size_t, plan::streamCount> at {};
+    std::array<std::size_t, plan::streamCount> at{};
     for (;;) {
         std::size_t next = at.size();
         for (std::size_t stream = 0; stream < at.size(); ++stream) {
             if (at[stream] == execution.order[stream].size())
                 continue;
-            const auto begin = [&](std::size_t s) { return execution.opBegin[static_cast<std::size_t>(execution.order[s][at[s]])]; };
+            const auto begin = [&](std::size_t s) {
+                return execution.opBegin[static_cast<std::size_t>(execution.order[s][at[s]])];
+            };
             if (next == at.size() || begin(stream) < begin(next))
                 next = stream;
         }
@@ -64,7 +69,8 @@ void Reporter::putSpans(const Execution &execution)
             break;
         const plan::OpId id = execution.order[next][at[next]++];
         spans->op.push_back(id);
-        spans->beginNs.push_back(offsetNs(execution.opBegin[static_cast<std::size_t>(id)], execution.beginNs));
+        spans->beginNs.push_back(
+            offsetNs(execution.opBegin[static_cast<std::size_t>(id)], execution.beginNs));
         spans->endNs.push_back(offsetNs(execution.opEnd[static_cast<std::size_t>(id)], execution.beginNs));
     }
     if (!m_ring.push(spans))
@@ -76,12 +82,14 @@ telemetry::StepRecord Reporter::expand(const StepSample &sample) const
     telemetry::StepRecord record = sample.record;
     for (std::size_t g = 0; g < sample.groupCount && g < m_groupNames.size(); ++g) {
         const StepSample::Group &group = sample.groups[g];
-        record.comm.push_back({m_groupNames[g], group.figures.payload, group.figures.wire, group.figures.moved, group.ms, group.exposedMs});
+        record.comm.push_back({m_groupNames[g], group.figures.payload, group.figures.wire,
+                               group.figures.moved, group.ms, group.exposedMs});
     }
     return record;
 }
 
-void Reporter::drain(const std::function<void(telemetry::Payload &&)> &payload, const std::function<void(Json &&)> &report)
+void Reporter::drain(const std::function<void(telemetry::Payload &&)> &payload,
+                     const std::function<void(Json &&)> &report)
 {
     m_ring.drain([&](Item &&item) {
         if (const auto *sample = std::get_if<StepSample>(&item)) {
@@ -94,7 +102,7 @@ void Reporter::drain(const std::function<void(telemetry::Payload &&)> &payload, 
         } else if (auto *message = std::get_if<Report>(&item)) {
             report(std::move(message->message));
         }
-        item = std::monostate {};
+        item = std::monostate{};
     });
 }
 

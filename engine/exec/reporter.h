@@ -24,12 +24,13 @@ struct StepSample {
         double exposedMs = 0;
     };
     telemetry::StepRecord record; ///< `comm` empty
-    std::array<Group, mostGroups> groups {};
-    std::size_t groupCount = 0;   ///< by group id of the train program
+    std::array<Group, mostGroups> groups{};
+    std::size_t groupCount = 0; ///< by group id of the train program
 };
 
-/// From the interpreter's thread to the one that speaks with the agent: a queue that never blocks. Steps and spans are handed
-/// over without allocating; what is rare (events, logs, reports) may allocate. A full queue drops and counts.
+/// From the interpreter's thread to the one that speaks with the agent: a queue that never blocks. Steps and
+/// spans are handed over without allocating; what is rare (events, logs, reports) may allocate. A full queue
+/// drops and counts.
 class Reporter
 {
 public:
@@ -50,11 +51,13 @@ public:
     void putSpans(const Execution &execution);
 
     // The other thread: hands over what is there, in order.
-    void drain(const std::function<void(telemetry::Payload &&)> &payload, const std::function<void(Json &&)> &report);
+    void drain(const std::function<void(telemetry::Payload &&)> &payload,
+               const std::function<void(Json &&)> &report);
     std::uint64_t dropped() const { return m_ring.dropped(); }
 
 private:
-    using Item = std::variant<std::monostate, StepSample, telemetry::SpanRecord *, telemetry::Payload, Report>;
+    using Item =
+        std::variant<std::monostate, StepSample, telemetry::SpanRecord *, telemetry::Payload, Report>;
 
     telemetry::StepRecord expand(const StepSample &sample) const;
 
@@ -62,7 +65,7 @@ private:
     telemetry::Ring<Item> m_ring;
     std::array<telemetry::SpanRecord, 4> m_spans;
     telemetry::Ring<telemetry::SpanRecord *> m_free; ///< back to the interpreter's thread
-    telemetry::SpanRecord *m_spare = nullptr;        ///< of the interpreter's thread: could not be handed over
+    telemetry::SpanRecord *m_spare = nullptr; ///< of the interpreter's thread: could not be handed over
 };
 
 } // namespace rankyard::exec

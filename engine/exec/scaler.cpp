@@ -15,7 +15,9 @@ LossScaler::LossScaler(const spec::Precision &precision, bool consecutive) : m_c
         m_scale = settings.value.value_or(std::ldexp(1.0, static_cast<int>(settings.initPower)));
         return;
     }
-    m_rule = settings.rule == "megatron" ? Rule::Megatron : settings.rule == "simple" ? Rule::Simple : Rule::DeepSpeed;
+    m_rule = settings.rule == "megatron" ? Rule::Megatron
+        : settings.rule == "simple"      ? Rule::Simple
+                                         : Rule::DeepSpeed;
     m_scale = std::ldexp(1.0, static_cast<int>(settings.initPower));
     m_min = settings.min;
     m_max = settings.maxPower ? std::ldexp(1.0, static_cast<int>(*settings.maxPower)) : 0;
@@ -27,10 +29,16 @@ LossScaler::LossScaler(const spec::Precision &precision, bool consecutive) : m_c
 Status LossScaler::update(bool overflow)
 {
     switch (m_rule) {
-    case Rule::DeepSpeed: return updateDeepSpeed(overflow);
-    case Rule::Megatron: updateMegatron(overflow); break;
-    case Rule::Simple: updateSimple(overflow); break;
-    case Rule::Static: break;
+    case Rule::DeepSpeed:
+        return updateDeepSpeed(overflow);
+    case Rule::Megatron:
+        updateMegatron(overflow);
+        break;
+    case Rule::Simple:
+        updateSimple(overflow);
+        break;
+    case Rule::Static:
+        break;
     }
     return {};
 }
@@ -50,7 +58,8 @@ Status LossScaler::updateDeepSpeed(bool overflow)
     if (overflow) {
         if (m_hysteresis == 1 || m_left == 1) {
             if (m_scale == m_min)
-                return Error::make(Code::RankFailed, "the loss scale is at its minimum and the gradients still overflow",
+                return Error::make(Code::RankFailed,
+                                   "the loss scale is at its minimum and the gradients still overflow",
                                    "precision.loss_scale")
                     .withFound(formatNumber(m_scale, 6))
                     .withHint("A lower learning rate, or bf16 or fp32 compute, keeps the gradients finite");
@@ -63,7 +72,8 @@ Status LossScaler::updateDeepSpeed(bool overflow)
     }
     if (m_consecutive)
         m_left = m_hysteresis;
-    // Its count of good steps before this one: so the first growth takes window + 1 of them, later ones `window`.
+    // Its count of good steps before this one: so the first growth takes window + 1 of them, later ones
+    // `window`.
     if (m_good > 0 && m_good % m_window == 0) {
         m_left = m_hysteresis;
         grow();

@@ -18,13 +18,15 @@ class LossScaler
 public:
     /// Scale 1, static: every precision but fp16.
     LossScaler() = default;
-    /// By the job: dynamic or static for fp16 compute, else scale 1. `consecutive`: DeepSpeed's consecutive_hysteresis.
+    /// By the job: dynamic or static for fp16 compute, else scale 1. `consecutive`: DeepSpeed's
+    /// consecutive_hysteresis.
     explicit LossScaler(const spec::Precision &precision, bool consecutive = false);
 
     double scale() const { return m_scale; } ///< for the next step's backward
     bool dynamic() const { return m_rule != Rule::Static; }
 
-    /// After a step. RankFailed (deepspeed rule only) when the scale cannot shrink any more: the run should save and end.
+    /// After a step. RankFailed (deepspeed rule only) when the scale cannot shrink any more: the run should
+    /// save and end.
     Status update(bool overflow);
 
     /// For checkpoints: all that the next steps depend on.

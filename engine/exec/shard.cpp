@@ -19,7 +19,8 @@ std::vector<ShardRange> shardOf(const plan::StepProgram &program, int sliceRank)
             const std::int64_t begin = std::max(tensor.offset, first);
             const std::int64_t end = std::min(tensor.offset + tensor.numel, first + slice);
             if (begin < end)
-                ranges.push_back({id, static_cast<std::int32_t>(index), begin - tensor.offset, end - tensor.offset, begin - first});
+                ranges.push_back({id, static_cast<std::int32_t>(index), begin - tensor.offset,
+                                  end - tensor.offset, begin - first});
         }
     }
     return ranges;
@@ -31,11 +32,20 @@ void storeElements(DType type, std::byte *buffer, std::int64_t at, const double 
         const auto place = static_cast<std::size_t>(at + i);
         const auto single = static_cast<float>(values[i]);
         switch (type) {
-        case DType::F64: reinterpret_cast<double *>(buffer)[place] = values[i]; break;
-        case DType::F32: reinterpret_cast<float *>(buffer)[place] = single; break;
-        case DType::BF16: reinterpret_cast<std::uint16_t *>(buffer)[place] = toBFloat16(single); break;
-        case DType::F16: reinterpret_cast<std::uint16_t *>(buffer)[place] = toHalf(single); break;
-        default: break;
+        case DType::F64:
+            reinterpret_cast<double *>(buffer)[place] = values[i];
+            break;
+        case DType::F32:
+            reinterpret_cast<float *>(buffer)[place] = single;
+            break;
+        case DType::BF16:
+            reinterpret_cast<std::uint16_t *>(buffer)[place] = toBFloat16(single);
+            break;
+        case DType::F16:
+            reinterpret_cast<std::uint16_t *>(buffer)[place] = toHalf(single);
+            break;
+        default:
+            break;
         }
     }
 }

@@ -10,7 +10,8 @@
 /// Which elements of which tensor a rank owns, and conversions of its storage.
 namespace rankyard::exec {
 
-/// Elements [begin, end) of a tensor that lie in a rank's slice of the tensor's bucket, `at` elements from the slice's begin.
+/// Elements [begin, end) of a tensor that lie in a rank's slice of the tensor's bucket, `at` elements from
+/// the slice's begin.
 struct ShardRange {
     plan::TensorId tensor = plan::none;
     std::int32_t bucket = plan::none;
@@ -19,7 +20,8 @@ struct ShardRange {
     std::int64_t at = 0;
 };
 
-/// By bucket, then by place. A bucket that is whole on every rank (slices = 1) gives whole tensors. Padding is in no range.
+/// By bucket, then by place. A bucket that is whole on every rank (slices = 1) gives whole tensors. Padding
+/// is in no range.
 std::vector<ShardRange> shardOf(const plan::StepProgram &program, int sliceRank);
 
 /// Converts and stores values[i] at element `at` + i of a buffer of the given type.

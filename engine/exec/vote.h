@@ -6,8 +6,9 @@
 
 namespace rankyard::exec {
 
-/// What ranks ask for at the end of a step. Each rank's word goes into the step's own all-reduce as one number that can be
-/// summed; so all ranks read the same decision at the same step boundary, and no message of its own is needed.
+/// What ranks ask for at the end of a step. Each rank's word goes into the step's own all-reduce as one
+/// number that can be summed; so all ranks read the same decision at the same step boundary, and no message
+/// of its own is needed.
 struct Vote {
     bool stop = false;
     bool checkpoint = false;

@@ -19,7 +19,7 @@ using telemetry::Level;
 
 namespace {
 
-constexpr std::chrono::seconds pidsTimeout {60};
+constexpr std::chrono::seconds pidsTimeout{60};
 
 Error differs(const char *what, std::string found, std::string expected)
 {
@@ -55,13 +55,14 @@ std::vector<std::string> groupNames(const plan::StepProgram &program)
 } // namespace
 
 Worker::Worker(Bootstrap bootstrap, DeviceFactory makeDevice)
-    : m_bootstrap(std::move(bootstrap)), m_makeDevice(std::move(makeDevice))
-{
-}
+    : m_bootstrap(std::move(bootstrap)),
+      m_makeDevice(std::move(makeDevice))
+{}
 
 Worker::~Worker() = default;
 
-void Worker::drain(const std::function<void(telemetry::Payload &&)> &payload, const std::function<void(Json &&)> &report)
+void Worker::drain(const std::function<void(telemetry::Payload &&)> &payload,
+                   const std::function<void(Json &&)> &report)
 {
     if (Reporter *reporter = m_published.load(std::memory_order_acquire))
         reporter->drain(payload, report);
@@ -70,10 +71,17 @@ void Worker::drain(const std::function<void(telemetry::Payload &&)> &payload, co
 Result<WorkerEnd> Worker::run()
 {
     RY_TRY(prepare());
-    return train();
+    auto end = train();
+    if (end.ok()) {
+        // Says goodbye to the peers, who would take a rank that ends without it for dead. One that failed
+        // does not wait.
+        m_executor.reset();
+        m_groups.clear();
+    }
+    return end;
 }
 
-// -------------------------------------------------------------------------------------------------------------- prepare
+// --------------------------------------------------------------------------------------------------- prepare
 
 Status Worker::prepare()
 {
@@ -124,7 +132,8 @@ Status Worker::makeCommunicators()
     if (m_bootstrap.world > 1) {
         pids = m_control.waitForPids(pidsTimeout);
         if (pids.size() != static_cast<std::size_t>(m_bootstrap.world))
-            return Error::make(Code::Internal, "the agent did not say who the other ranks are").withFound(std::to_string(pids.size()));
+            return Error::make(Code::Internal, "the agent did not say who the other ranks are")
+                .withFound(std::to_string(pids.size()));
     }
     RY_ASSIGN(Arenas arenas, Arenas::make(*m_plan, m_bootstrap.rank, m_bootstrap.arenas));
     m_arenas = std::make_unique<Arenas>(std::move(arenas));
@@ -133,7 +142,8 @@ Status Worker::makeCommunicators()
         comm::HostGroup group;
         group.name = entry.group;
         group.ranks = entry.ranks;
-        group.rank = static_cast<int>(std::find(entry.ranks.begin(), entry.ranks.end(), m_bootstrap.rank) - entry.ranks.begin());
+        group.rank = static_cast<int>(std::find(entry.ranks.begin(), entry.ranks.end(), m_bootstrap.rank)
+                                      - entry.ranks.begin());
         group.segmentBytes = comm::hostSegmentBytes(static_cast<int>(entry.ranks.size()));
         RY_ASSIGN(Mapping mapping, Mapping::make(entry.fd, group.segmentBytes, "segment of " + entry.group));
         group.segment = mapping.data();
@@ -174,21 +184,23 @@ Status Worker::makeExecutor()
 
 Status Worker::fillParameters()
 {
+    const auto alive = [this] { m_executor->poll(); };
     if (m_bootstrap.resume.empty()) {
         if (!m_plan->job.init.from)
-            return initialiseParameters(*m_plan, *m_arenas, m_bootstrap.rank);
+            return initialiseParameters(*m_plan, *m_arenas, m_bootstrap.rank, alive);
         fs::path from = *m_plan->job.init.from;
         if (from.is_relative())
             from = fs::path(m_bootstrap.jobDir) / from;
-        return loadParameters(storage(), from);
+        return loadParameters(storage(), from, alive);
     }
-    RY_ASSIGN(const checkpoint::Manifest manifest, loadCheckpoint(storage(), m_bootstrap.resume));
+    RY_ASSIGN(const checkpoint::Manifest manifest, loadCheckpoint(storage(), m_bootstrap.resume, alive));
     if (manifest.step != m_bootstrap.startStep)
         return Error::make(Code::BadData, "the checkpoint is of another step", m_bootstrap.resume)
             .withFound(std::to_string(manifest.step))
             .withExpected(std::to_string(m_bootstrap.startStep));
     if (!manifest.dataFingerprint.empty() && manifest.dataFingerprint != m_fingerprint)
-        m_reporter->log(Level::Warning, manifest.step, "the corpus is not the one that the checkpoint was trained on");
+        m_reporter->log(Level::Warning, manifest.step,
+                        "the corpus is not the one that the checkpoint was trained on");
     m_scaler.restore({manifest.scaler.scale, manifest.scaler.goodSteps, manifest.scaler.hysteresis});
     m_firstStep = manifest.step + 1;
     m_lastSaved = manifest.step;
@@ -197,11 +209,12 @@ Status Worker::fillParameters()
 
 void Worker::sayHello()
 {
-    std::array<char, 256> host {};
+    std::array<char, 256> host{};
     ::gethostname(host.data(), host.size() - 1);
     Json arenas = Json::array();
     for (const plan::Arena &arena : m_plan->program(plan::ProgramKind::Train, m_bootstrap.rank).arenas)
-        arenas.push_back({{"kind", plan::nameOf(arena.kind)}, {"bytes", arena.bytes}, {"shared", arena.shared}});
+        arenas.push_back(
+            {{"kind", plan::nameOf(arena.kind)}, {"bytes", arena.bytes}, {"shared", arena.shared}});
     Json programs = Json::object();
     for (const plan::StepProgram &program : m_plan->programs)
         programs[plan::nameOf(program.kind)] = program.digest;
@@ -211,22 +224,22 @@ void Worker::sayHello()
     Json workspace = Json::object();
     for (const auto &[name, bytes] : m_device->libraryWorkspace())
         workspace[name] = bytes;
-    m_reporter->put(telemetry::Payload(telemetry::HelloRecord {{{"host", host.data()},
-                                                                {"boot_id", bootId()},
-                                                                {"pid", ::getpid()},
-                                                                {"build", buildId()},
-                                                                {"device", m_device->name()},
-                                                                {"threads", m_bootstrap.threads},
-                                                                {"cores", m_bootstrap.cores},
-                                                                {"plan", m_bootstrap.planDigest},
-                                                                {"programs", programs},
-                                                                {"arenas", arenas},
-                                                                {"workspace", workspace},
-                                                                {"groups", groups},
-                                                                {"first_step", m_firstStep}}}));
+    m_reporter->put(telemetry::Payload(telemetry::HelloRecord{{{"host", host.data()},
+                                                               {"boot_id", bootId()},
+                                                               {"pid", ::getpid()},
+                                                               {"build", buildId()},
+                                                               {"device", m_device->name()},
+                                                               {"threads", m_bootstrap.threads},
+                                                               {"cores", m_bootstrap.cores},
+                                                               {"plan", m_bootstrap.planDigest},
+                                                               {"programs", programs},
+                                                               {"arenas", arenas},
+                                                               {"workspace", workspace},
+                                                               {"groups", groups},
+                                                               {"first_step", m_firstStep}}}));
 }
 
-// ---------------------------------------------------------------------------------------------------------------- train
+// ----------------------------------------------------------------------------------------------------- train
 
 Result<WorkerEnd> Worker::train()
 {
@@ -297,12 +310,19 @@ StepTimes timesOf(const Execution &execution)
         case plan::OpKind::Forward:
         case plan::OpKind::BackwardInput:
         case plan::OpKind::BackwardWeight:
-        case plan::OpKind::Recompute: times.compute += duration; break;
-        case plan::OpKind::LoadBatch: times.data += duration; break;
+        case plan::OpKind::Recompute:
+            times.compute += duration;
+            break;
+        case plan::OpKind::LoadBatch:
+            times.data += duration;
+            break;
         case plan::OpKind::GradNorm:
         case plan::OpKind::StepScalars:
-        case plan::OpKind::Optimizer: times.optimizer += duration; break;
-        default: break;
+        case plan::OpKind::Optimizer:
+            times.optimizer += duration;
+            break;
+        default:
+            break;
         }
     }
     return times;
@@ -341,7 +361,8 @@ void Worker::recordStep(std::int64_t step, double scale)
     if (wantSpans(step, sample))
         m_reporter->putSpans(execution);
     if (state.overflow)
-        m_reporter->put(telemetry::Payload(telemetry::EventRecord {record.wallNs, step, "overflow", {{"loss_scale", scale}}}));
+        m_reporter->put(telemetry::Payload(
+            telemetry::EventRecord{record.wallNs, step, "overflow", {{"loss_scale", scale}}}));
 }
 
 /// Spans of the first steps, of 1 step in 100, of the last one, and of steps that are unlike the others.
@@ -349,7 +370,8 @@ bool Worker::wantSpans(std::int64_t step, const StepSample &sample)
 {
     const telemetry::StepRecord &record = sample.record;
     const bool planned = step - m_firstStep < 3 || step % 100 == 0 || step == m_plan->job.run.steps;
-    const bool odd = record.overflow || !std::isfinite(record.loss) || (m_typicalMs > 0 && record.stepMs > 2 * m_typicalMs);
+    const bool odd = record.overflow || !std::isfinite(record.loss)
+        || (m_typicalMs > 0 && record.stepMs > 2 * m_typicalMs);
     m_typicalMs = m_typicalMs == 0 ? record.stepMs : 0.9 * m_typicalMs + 0.1 * record.stepMs;
     if (!odd || step - m_lastAnomaly < 20)
         return planned;
@@ -372,8 +394,8 @@ Status Worker::evaluate(std::int64_t step)
     }
     if (m_bootstrap.rank == 0) {
         const spec::JobSpec &job = m_plan->job;
-        m_reporter->put(telemetry::Payload(telemetry::EvalRecord {step, sum / static_cast<double>(batches),
-                                                                  batches * job.batch.global * job.model.seq, wallNs()}));
+        m_reporter->put(telemetry::Payload(telemetry::EvalRecord{
+            step, sum / static_cast<double>(batches), batches * job.batch.global * job.model.seq, wallNs()}));
     }
     return {};
 }
@@ -405,7 +427,7 @@ Status Worker::save(std::int64_t step, bool needed)
         detail["folder"] = saved->string();
     else
         detail["error"] = saved.error();
-    m_reporter->put(telemetry::Payload(telemetry::EventRecord {wallNs(), step, "checkpoint", detail}));
+    m_reporter->put(telemetry::Payload(telemetry::EventRecord{wallNs(), step, "checkpoint", detail}));
     m_reporter->report({{"kind", "checkpoint"}, {"step", step}});
     return {};
 }

@@ -20,14 +20,15 @@ namespace rankyard::exec {
 
 /// How far the rank is, for heartbeats: written by the interpreter's thread, read by any.
 struct Progress {
-    std::atomic<std::int64_t> step {0};
-    std::atomic<std::uint64_t> count {0}; ///< grows with every op that was finished
+    std::atomic<std::int64_t> step{0};
+    std::atomic<std::uint64_t> count{0}; ///< grows with every op that was finished
 };
 
 enum class WorkerEnd { Finished, Stopped };
 
-/// One rank of a run: plan, memory, communicators, parameters, then the training loop (DESIGN 1.6). Everything happens in run(), on
-/// the calling thread, which becomes the interpreter's. Another thread may use control(), progress() and drain().
+/// One rank of a run: plan, memory, communicators, parameters, then the training loop (DESIGN 1.6).
+/// Everything happens in run(), on the calling thread, which becomes the interpreter's. Another thread may
+/// use control(), progress() and drain().
 class Worker
 {
 public:
@@ -36,14 +37,16 @@ public:
     Worker(Bootstrap bootstrap, DeviceFactory makeDevice);
     ~Worker();
 
-    /// Reports {kind: "ready"}, "paused", "resumed", "checkpoint"; sends hello, steps, evals, events, logs, spans. Errors: of the
-    /// job, plan, data (exit 2 or 3), of a peer or the communication (4), of the disk. The caller reports them.
+    /// Reports {kind: "ready"}, "paused", "resumed", "checkpoint"; sends hello, steps, evals, events, logs,
+    /// spans. Errors: of the job, plan, data (exit 2 or 3), of a peer or the communication (4), of the disk.
+    /// The caller reports them.
     Result<WorkerEnd> run();
 
     Control &control() { return m_control; }
     const Progress &progress() const { return m_progress; }
     /// What the rank has to tell, in order; nothing before the plan is made. See Reporter::drain.
-    void drain(const std::function<void(telemetry::Payload &&)> &payload, const std::function<void(Json &&)> &report);
+    void drain(const std::function<void(telemetry::Payload &&)> &payload,
+               const std::function<void(Json &&)> &report);
 
 private:
     struct Timing;
@@ -68,7 +71,7 @@ private:
     DeviceFactory m_makeDevice;
     Control m_control;
     Progress m_progress;
-    std::atomic<Reporter *> m_published {nullptr}; ///< for drain(), once it is there
+    std::atomic<Reporter *> m_published{nullptr}; ///< for drain(), once it is there
     std::unique_ptr<Reporter> m_reporter;
 
     std::unique_ptr<plan::Plan> m_plan;
@@ -84,7 +87,7 @@ private:
 
     std::int64_t m_firstStep = 1;
     std::int64_t m_lastSaved = -1;
-    std::array<std::int64_t, plan::memoryKindCount> m_memory {};
+    std::array<std::int64_t, plan::memoryKindCount> m_memory{};
     double m_typicalMs = 0;
     std::int64_t m_lastAnomaly = -100;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Microseconds of a collective by size: shared memory (buffers in shared arenas, and staged), and Gloo where it is built in.
+// Microseconds of a collective by size: shared memory (buffers in shared arenas, and staged), and Gloo where
+// it is built in.
 //   bench_comm [--ranks 2] [--repeat 200]
 #include "engine/comm/communicator.h"
 #ifdef RANKYARD_HAVE_GLOO
@@ -44,13 +45,17 @@ Result<Ticket> start(Communicator &communicator, int operation, void *data, std:
 {
     const std::int64_t count = bytes / 4 / communicator.size() * communicator.size();
     switch (operation) {
-    case 0: return communicator.allReduce(data, count, DType::F32, ReduceOp::Sum);
-    case 1: return communicator.reduceScatter(data, count, DType::F32);
-    default: return communicator.allGather(data, count, DType::F32);
+    case 0:
+        return communicator.allReduce(data, count, DType::F32, ReduceOp::Sum);
+    case 1:
+        return communicator.reduceScatter(data, count, DType::F32);
+    default:
+        return communicator.allGather(data, count, DType::F32);
     }
 }
 
-/// Least and median over batches of operations one after the other, as a training step makes them: microseconds an operation.
+/// Least and median over batches of operations one after the other, as a training step makes them:
+/// microseconds an operation.
 bool measure(Communicator &communicator, const char *name, std::byte *data, int repeat)
 {
     for (int operation = 0; operation < 3; ++operation) {
@@ -72,8 +77,9 @@ bool measure(Communicator &communicator, const char *name, std::byte *data, int 
             }
             std::sort(times.begin(), times.end());
             if (communicator.rank() == 0)
-                std::printf("%-8s %d %-15s %10lld %12.1f %12.1f\n", name, communicator.size(), operations[operation],
-                            static_cast<long long>(bytes), times.front(), times[times.size() / 2]);
+                std::printf("%-8s %d %-15s %10lld %12.1f %12.1f\n", name, communicator.size(),
+                            operations[operation], static_cast<long long>(bytes), times.front(),
+                            times[times.size() / 2]);
         }
     }
     std::fflush(stdout);
@@ -140,7 +146,10 @@ class FileKeyValue final : public KeyValue
 public:
     explicit FileKeyValue(std::filesystem::path folder) : m_folder(std::move(folder)) {}
 
-    Status set(const std::string &key, const std::string &value) override { return writeFileAtomically(pathOf(key), value); }
+    Status set(const std::string &key, const std::string &value) override
+    {
+        return writeFileAtomically(pathOf(key), value);
+    }
     Result<std::string> get(const std::string &key, std::chrono::milliseconds timeout) override
     {
         for (std::int64_t waited = 0; waited < timeout.count(); ++waited) {
@@ -209,7 +218,8 @@ int main(int argc, char **argv)
         if (std::strcmp(argv[i], "--repeat") == 0)
             repeat = std::atoi(argv[i + 1]);
     }
-    std::printf("%-8s %s %-15s %10s %12s %12s\n", "backend", "n", "operation", "bytes", "least us", "median us");
+    std::printf("%-8s %s %-15s %10s %12s %12s\n", "backend", "n", "operation", "bytes", "least us",
+                "median us");
     bool ok = benchShared(size, repeat, true) && benchShared(size, repeat, false);
 #ifdef RANKYARD_HAVE_GLOO
     ok = ok && benchGloo(size, repeat);

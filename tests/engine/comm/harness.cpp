@@ -13,7 +13,8 @@ namespace rankyard::comm::test {
 std::shared_ptr<void> sharedMemory(std::int64_t bytes)
 {
     const auto size = static_cast<std::size_t>(bytes);
-    void *at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *at =
+        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return nullptr;
     return {at, [size](void *p) { ::munmap(p, size); }};

@@ -23,10 +23,11 @@ HostGroup groupOf(int size, Timeouts timeouts = {});
 std::unique_ptr<Communicator> join(HostGroup group, int rank, Mode mode);
 
 /// Runs `body(rank, communicator)` in one thread a rank.
-void onThreads(int size, Mode mode, const std::function<void(int, Communicator &)> &body, Timeouts timeouts = {});
+void onThreads(int size, Mode mode, const std::function<void(int, Communicator &)> &body,
+               Timeouts timeouts = {});
 
-/// Runs `body(rank, pids)` in one child process a rank, after all are forked, and returns their wait statuses. A child exits
-/// with what the body returns. `meanwhile` runs in the parent.
+/// Runs `body(rank, pids)` in one child process a rank, after all are forked, and returns their wait
+/// statuses. A child exits with what the body returns. `meanwhile` runs in the parent.
 std::vector<int> onProcesses(int size, const std::function<int(int, const std::vector<int> &)> &body,
                              const std::function<void(const std::vector<int> &)> &meanwhile = {});
 

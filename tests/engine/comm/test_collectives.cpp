@@ -15,7 +15,10 @@ using namespace rankyard::comm::test;
 namespace {
 
 /// What rank r holds at i in operation `round`: small whole numbers, so that sums are exact in every type.
-std::int64_t valueAt(int rank, std::int64_t i, int round = 0) { return (rank * 31 + i * 7 + round * 13) % 50; }
+std::int64_t valueAt(int rank, std::int64_t i, int round = 0)
+{
+    return (rank * 31 + i * 7 + round * 13) % 50;
+}
 
 std::int64_t sumAt(int size, std::int64_t i, int round = 0)
 {
@@ -42,10 +45,11 @@ protected:
 };
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Collectives,
-                         testing::Combine(testing::Values(1, 2, 3, 5, 8), testing::Values(Mode::Pointers, Mode::Staged)),
+                         testing::Combine(testing::Values(1, 2, 3, 5, 8),
+                                          testing::Values(Mode::Pointers, Mode::Staged)),
                          [](const auto &world) {
-                             return std::to_string(std::get<0>(world.param)) +
-                                    (std::get<1>(world.param) == Mode::Pointers ? "Pointers" : "Staged");
+                             return std::to_string(std::get<0>(world.param))
+                                 + (std::get<1>(world.param) == Mode::Pointers ? "Pointers" : "Staged");
                          });
 
 } // namespace
@@ -157,8 +161,9 @@ TEST_P(Collectives, BuffersMayBeRewrittenAsSoonAsAnOperationIsComplete)
             for (std::int64_t i = 0; i < count; ++i)
                 data[static_cast<std::size_t>(i)] = static_cast<float>(valueAt(rank, i, round));
             const bool scatter = round % 2 == 1 && count % size() == 0;
-            waitFor(communicator, scatter ? communicator.reduceScatter(data.data(), count, DType::F32)
-                                          : communicator.allReduce(data.data(), count, DType::F32, ReduceOp::Sum));
+            waitFor(communicator,
+                    scatter ? communicator.reduceScatter(data.data(), count, DType::F32)
+                            : communicator.allReduce(data.data(), count, DType::F32, ReduceOp::Sum));
             const std::int64_t begin = scatter ? count / size() * rank : 0;
             const std::int64_t end = scatter ? begin + count / size() : count;
             for (std::int64_t i = begin; i < end; ++i)
@@ -169,7 +174,7 @@ TEST_P(Collectives, BuffersMayBeRewrittenAsSoonAsAnOperationIsComplete)
 
 TEST_P(Collectives, Barrier)
 {
-    std::atomic<int> arrived {0};
+    std::atomic<int> arrived{0};
     onThreads(size(), mode(), [&](int, Communicator &communicator) {
         for (int round = 1; round <= 50; ++round) {
             ++arrived;
@@ -223,7 +228,8 @@ TEST(Groups, TwoGroupsAtOnce)
             const auto first = join(a, r, Mode::Pointers);
             const auto second = join(b, r, Mode::Staged);
             for (int round = 0; round < 20; ++round) {
-                std::vector<float> x(100000, static_cast<float>(r + 1)), y(100000, static_cast<float>(10 * (r + 1)));
+                std::vector<float> x(100000, static_cast<float>(r + 1)),
+                    y(100000, static_cast<float>(10 * (r + 1)));
                 auto tx = first->allReduce(x.data(), 100000, DType::F32, ReduceOp::Sum);
                 auto ty = second->allReduce(y.data(), 100000, DType::F32, ReduceOp::Sum);
                 bool xDone = false, yDone = false;
@@ -249,7 +255,8 @@ TEST(Figures, PayloadWireMoved)
         Figures figures = communicator.figures(*ticket);
         EXPECT_EQ(figures.payload, 1600000);
         EXPECT_EQ(figures.wire, 2 * 1600000 * 3 / 4);
-        EXPECT_NEAR(static_cast<double>(figures.moved), 2 * 1600000 * 3 / 4, 3 * 64 * 8); // a slice read, a slice written, thrice
+        EXPECT_NEAR(static_cast<double>(figures.moved), 2 * 1600000 * 3 / 4,
+                    3 * 64 * 8); // a slice read, a slice written, thrice
         ticket = communicator.allGather(data.data(), 400000, DType::F32);
         ASSERT_TRUE(communicator.wait(*ticket).ok());
         figures = communicator.figures(*ticket);

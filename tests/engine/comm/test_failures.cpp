@@ -85,7 +85,8 @@ TEST(Failures, MessageSizesThatDisagree)
 {
     onThreads(2, Mode::Pointers, [](int rank, Communicator &communicator) {
         std::vector<char> data(1 << 20);
-        auto ticket = rank == 0 ? communicator.send(data.data(), 1 << 20, 1) : communicator.receive(data.data(), 77, 0);
+        auto ticket =
+            rank == 0 ? communicator.send(data.data(), 1 << 20, 1) : communicator.receive(data.data(), 77, 0);
         const Status status = ticket.ok() ? communicator.wait(*ticket) : Status(ticket.error());
         ASSERT_FALSE(status.ok());
         EXPECT_EQ(status.error().code, Code::RankFailed);
@@ -123,7 +124,8 @@ TEST(Failures, AThreadThatLeavesIsNamed)
         const Status status = communicator.wait(*ticket);
         ASSERT_FALSE(status.ok());
         EXPECT_LT(monotonicNs() - begin, 400'000'000);
-        EXPECT_TRUE(contains(status.error().text(), "rank 11") || contains(status.error().text(), "has failed"))
+        EXPECT_TRUE(contains(status.error().text(), "rank 11")
+                    || contains(status.error().text(), "has failed"))
             << status.error().text();
     });
 }
@@ -161,7 +163,8 @@ TEST(Processes, ReduceStagedAndInSharedArenas)
         std::vector<float> own(static_cast<std::size_t>(count));
         for (int round = 0; round < 6; ++round) {
             const bool shared = round % 2 == 0;
-            float *data = shared ? reinterpret_cast<float *>(arena.base[static_cast<std::size_t>(rank)]) : own.data();
+            float *data =
+                shared ? reinterpret_cast<float *>(arena.base[static_cast<std::size_t>(rank)]) : own.data();
             const std::int64_t n = round < 2 ? 1000 : count - count % size;
             for (std::int64_t i = 0; i < n; ++i)
                 data[i] = static_cast<float>((rank + 1) * (i % 100) + round);
@@ -177,7 +180,7 @@ TEST(Processes, ReduceStagedAndInSharedArenas)
         }
         return communicator->barrier().ok() ? 0 : 5;
     }));
-    EXPECT_EQ(codes, (std::vector<int> {0, 0, 0}));
+    EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
 }
 
 TEST(Processes, AKilledPeerIsNamedAtOnce)
@@ -199,8 +202,8 @@ TEST(Processes, AKilledPeerIsNamedAtOnce)
                     const std::int64_t took = monotonicNs() - killedAt->load();
                     std::fprintf(stderr, "found after %.1f ms: %s\n", static_cast<double>(took) / 1e6,
                                  status.error().text().c_str());
-                    const bool named = contains(status.error().text(), "rank 11 has died") &&
-                                       contains(status.error().text(), "all-reduce");
+                    const bool named = contains(status.error().text(), "rank 11 has died")
+                        && contains(status.error().text(), "all-reduce");
                     return named && took < 500'000'000 ? 0 : 1;
                 }
             },
@@ -254,7 +257,7 @@ TEST(Processes, AHeartbeatKeepsAPeerAlive)
         const Status status = communicator->barrier();
         return status.ok() ? 0 : complain(status.error());
     }));
-    EXPECT_EQ(codes, (std::vector<int> {0, 0}));
+    EXPECT_EQ(codes, (std::vector<int>{0, 0}));
 }
 
 TEST(Processes, APeerThatIsGoneBeforeTheStart)

@@ -22,8 +22,10 @@ double fromHalf(std::uint16_t bits)
     const int fraction = bits & 1023;
     const double sign = bits & 0x8000 ? -1 : 1;
     if (exponent == 31)
-        return fraction ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
-    return exponent == 0 ? sign * std::ldexp(fraction, -24) : sign * std::ldexp(1024 + fraction, exponent - 25);
+        return fraction ? std::numeric_limits<double>::quiet_NaN()
+                        : sign * std::numeric_limits<double>::infinity();
+    return exponent == 0 ? sign * std::ldexp(fraction, -24)
+                         : sign * std::ldexp(1024 + fraction, exponent - 25);
 }
 
 template<typename T>

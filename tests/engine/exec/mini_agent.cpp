@@ -39,7 +39,8 @@ std::vector<telemetry::EvalRecord> RankOutcome::evals() const
 std::size_t RankOutcome::count(const char *reportKind) const
 {
     return static_cast<std::size_t>(
-        std::count_if(reports.begin(), reports.end(), [reportKind](const Json &r) { return r.value("kind", "") == reportKind; }));
+        std::count_if(reports.begin(), reports.end(),
+                      [reportKind](const Json &r) { return r.value("kind", "") == reportKind; }));
 }
 
 Error RankOutcome::error() const
@@ -51,7 +52,10 @@ Error RankOutcome::error() const
     return {};
 }
 
-int RankOutcome::exitCode() const { return WIFEXITED(waitStatus) ? WEXITSTATUS(waitStatus) : -WTERMSIG(waitStatus); }
+int RankOutcome::exitCode() const
+{
+    return WIFEXITED(waitStatus) ? WEXITSTATUS(waitStatus) : -WTERMSIG(waitStatus);
+}
 
 namespace {
 
@@ -72,7 +76,8 @@ namespace {
 }
 
 /// Takes what has come from a rank; false at the end of the stream.
-bool listen(int socket, wire::FrameDecoder &decoder, RankOutcome &outcome, const std::function<void(const std::string &, std::int64_t)> &news)
+bool listen(int socket, wire::FrameDecoder &decoder, RankOutcome &outcome,
+            const std::function<void(const std::string &, std::int64_t)> &news)
 {
     char block[65536];
     const ssize_t n = ::recv(socket, block, sizeof block, MSG_DONTWAIT);
@@ -93,7 +98,8 @@ bool listen(int socket, wire::FrameDecoder &decoder, RankOutcome &outcome, const
                 news("step", step->step);
         } else if (view.header.type == wire::FrameType::Report) {
             outcome.reports.push_back(*wire::parseFrameJson(view));
-            news(outcome.reports.back().value("kind", ""), outcome.reports.back().value("step", std::int64_t(-1)));
+            news(outcome.reports.back().value("kind", ""),
+                 outcome.reports.back().value("step", std::int64_t(-1)));
         } else if (view.header.type == wire::FrameType::Heartbeat) {
             ++outcome.heartbeats;
         }
@@ -107,7 +113,8 @@ void MiniAgent::control(WorkerMessage::Request request)
     std::string frame;
     wire::appendJson(frame, wire::FrameType::Control, writeWorkerMessage({{}, request}));
     for (const int socket : m_sockets)
-        EXPECT_EQ(::send(socket, frame.data(), frame.size(), MSG_NOSIGNAL), static_cast<ssize_t>(frame.size()));
+        EXPECT_EQ(::send(socket, frame.data(), frame.size(), MSG_NOSIGNAL),
+                  static_cast<ssize_t>(frame.size()));
 }
 
 std::vector<RankOutcome> MiniAgent::run()
@@ -141,7 +148,8 @@ std::vector<RankOutcome> MiniAgent::run()
         pids.push_back(pid);
     }
     std::string pidsFrame;
-    wire::appendJson(pidsFrame, wire::FrameType::Control, writeWorkerMessage({pids, WorkerMessage::Request::None}));
+    wire::appendJson(pidsFrame, wire::FrameType::Control,
+                     writeWorkerMessage({pids, WorkerMessage::Request::None}));
     for (int rank = 0; rank < world; ++rank) {
         Bootstrap document;
         document.run = "r-test";
@@ -157,7 +165,8 @@ std::vector<RankOutcome> MiniAgent::run()
         document.hangMs = hangMs;
         fillHost(document, *memory, ranks);
         EXPECT_TRUE(sendBootstrap(m_sockets[static_cast<std::size_t>(rank)], document).ok());
-        EXPECT_EQ(::send(m_sockets[static_cast<std::size_t>(rank)], pidsFrame.data(), pidsFrame.size(), MSG_NOSIGNAL),
+        EXPECT_EQ(::send(m_sockets[static_cast<std::size_t>(rank)], pidsFrame.data(), pidsFrame.size(),
+                         MSG_NOSIGNAL),
                   static_cast<ssize_t>(pidsFrame.size()));
     }
     std::vector<wire::FrameDecoder> decoders(static_cast<std::size_t>(world));
@@ -206,7 +215,8 @@ void writeCorpus(const std::filesystem::path &prefix, std::int64_t tokens, std::
     std::uint32_t previous = 1, current = 2, noise = 12345;
     for (std::int64_t i = 0; i < tokens; ++i) {
         noise = noise * 1664525u + 1013904223u;
-        const std::uint32_t next = (noise >> 28 == 0 ? noise >> 8 : 3 * previous + 5 * current + 1) % static_cast<std::uint32_t>(vocab);
+        const std::uint32_t next = (noise >> 28 == 0 ? noise >> 8 : 3 * previous + 5 * current + 1)
+            % static_cast<std::uint32_t>(vocab);
         all.push_back(static_cast<std::int32_t>(next));
         previous = current;
         current = next;

@@ -28,16 +28,17 @@ struct RankOutcome {
     int exitCode() const;
 };
 
-/// The agent's part, as small as it can be: memfds, fork, bootstrap, pids, then it listens until all ranks have ended. The ranks are
-/// forks of this process that run Worker and AgentLink as the worker program does.
+/// The agent's part, as small as it can be: memfds, fork, bootstrap, pids, then it listens until all ranks
+/// have ended. The ranks are forks of this process that run Worker and AgentLink as the worker program does.
 struct MiniAgent {
     spec::JobSpec job;
     std::filesystem::path folder; ///< jobs, checkpoints
     std::string resume;           ///< folder of a checkpoint
     std::int64_t startStep = 0;
-    std::string planDigest;       ///< empty: the right one
+    std::string planDigest; ///< empty: the right one
     std::int64_t hangMs = 10000;
-    /// Called for every report and step record as it comes: rank, kind ("step" for records), its step. May send messages and signals.
+    /// Called for every report and step record as it comes: rank, kind ("step" for records), its step. May
+    /// send messages and signals.
     std::function<void(MiniAgent &, int rank, const std::string &kind, std::int64_t step)> onNews;
 
     std::vector<RankOutcome> run();

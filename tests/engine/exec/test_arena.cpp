@@ -32,13 +32,14 @@ TEST(Memfd, TwoMappingsAreOneMemory)
     RY_EXPECT_OK(auto fd, makeMemfd("test", 8192));
     RY_EXPECT_OK(auto a, Mapping::make(fd.get(), 8192, "a"));
     RY_EXPECT_OK(auto b, Mapping::make(fd.get(), 8192, "b"));
-    a.data()[5000] = std::byte {42};
-    EXPECT_EQ(b.data()[5000], std::byte {42});
+    a.data()[5000] = std::byte{42};
+    EXPECT_EQ(b.data()[5000], std::byte{42});
 }
 
 TEST(Budget, ReadsBothVersionsOfCgroups)
 {
-    const auto folder = std::filesystem::temp_directory_path() / ("rankyard-cgroup-" + std::to_string(::getpid()));
+    const auto folder =
+        std::filesystem::temp_directory_path() / ("rankyard-cgroup-" + std::to_string(::getpid()));
     const auto write = [&folder](const char *name, const char *text) {
         std::filesystem::create_directories(folder);
         std::ofstream(folder / name) << text;
@@ -83,7 +84,7 @@ TEST(HostMemory, SharedArenasOfAllRanksAreMappedByEach)
     RY_EXPECT_OK(const auto plan, plan::makePlan(tinyJob(3)));
     RY_EXPECT_OK(const auto memory, createHostMemory(plan, {0, 1, 2}));
     ASSERT_EQ(memory.segments.size(), 2u); // dp and world
-    EXPECT_EQ(memory.segments[0].ranks, (std::vector<int> {0, 1, 2}));
+    EXPECT_EQ(memory.segments[0].ranks, (std::vector<int>{0, 1, 2}));
     Bootstrap bootstrap;
     bootstrap.rank = 1;
     fillHost(bootstrap, memory, {0, 1, 2});
@@ -93,8 +94,8 @@ TEST(HostMemory, SharedArenasOfAllRanksAreMappedByEach)
     const auto shared = first.sharedAmong({0, 1, 2});
     ASSERT_EQ(shared.size(), memory.arenas.size() / 3);
     EXPECT_EQ(shared[0].base[0], first.base(0));
-    second.base(0)[7] = std::byte {9};
-    EXPECT_EQ(shared[0].base[1][7], std::byte {9}); // seen through the first rank's mapping
+    second.base(0)[7] = std::byte{9};
+    EXPECT_EQ(shared[0].base[1][7], std::byte{9}); // seen through the first rank's mapping
     EXPECT_TRUE(first.sharedAmong({0, 5}).empty());
 }
 
@@ -121,7 +122,8 @@ TEST(Shards, CoverEveryElementOnce)
             }
         }
         for (const auto &tensor : seen)
-            EXPECT_EQ(std::count(tensor.begin(), tensor.end(), 1), static_cast<std::ptrdiff_t>(tensor.size()));
+            EXPECT_EQ(std::count(tensor.begin(), tensor.end(), 1),
+                      static_cast<std::ptrdiff_t>(tensor.size()));
     }
 }
 
@@ -131,7 +133,8 @@ TEST(Init, IsTheSameInEveryLayout)
     RY_EXPECT_OK(const auto one, Arenas::make(whole, 0));
     ASSERT_TRUE(initialiseParameters(whole, one, 0).ok());
     const plan::StepProgram &reference = whole.program(plan::ProgramKind::Train, 0);
-    const auto element = [](const Arenas &arenas, const plan::StepProgram &program, plan::BufferId id, int rank, std::int64_t at) {
+    const auto element = [](const Arenas &arenas, const plan::StepProgram &program, plan::BufferId id,
+                            int rank, std::int64_t at) {
         return reinterpret_cast<const double *>(arenas.address(program, id, rank))[at];
     };
     RY_EXPECT_OK(const auto plan, plan::makePlan(tinyJob(3)));

@@ -103,7 +103,7 @@ TEST(WorkerMessage, RoundTrip)
         ASSERT_TRUE(back.ok());
         EXPECT_EQ(back->request, request);
     }
-    EXPECT_EQ(readWorkerMessage(writeWorkerMessage({{7, 8}, Request::None}))->pids, (std::vector<int> {7, 8}));
+    EXPECT_EQ(readWorkerMessage(writeWorkerMessage({{7, 8}, Request::None}))->pids, (std::vector<int>{7, 8}));
     EXPECT_FALSE(readWorkerMessage({{"command", "dance"}}).ok());
     EXPECT_FALSE(readWorkerMessage({{"pids", "x"}}).ok());
 }

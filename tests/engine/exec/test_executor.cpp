@@ -113,8 +113,9 @@ TEST(Executor, AProgramWithoutAReductionTrainsAnotherModel)
     const auto good = train(toyPlan(2), 5);
     plan::Plan plan = toyPlan(2);
     plan::StepProgram &program = plan.programs[0];
-    const auto reduce = std::find_if(program.ops.begin(), program.ops.end(),
-                                     [](const plan::Op &op) { return op.kind == plan::OpKind::ReduceScatter; });
+    const auto reduce = std::find_if(program.ops.begin(), program.ops.end(), [](const plan::Op &op) {
+        return op.kind == plan::OpKind::ReduceScatter;
+    });
     const plan::OpId gone = reduce->id;
     program.ops.erase(reduce);
     for (plan::Op &op : program.ops) {
@@ -153,7 +154,8 @@ TEST(Executor, OverflowOnOneRankSkipsTheUpdateOnAll)
         StepState &state = rank.executor->state();
         state.lr = 0.1;
         state.lossWeight = 1.0 / 12;
-        auto *weights = reinterpret_cast<double *>(rank.arenas->address(program, program.buckets[0].paramSlice, rank.rank));
+        auto *weights = reinterpret_cast<double *>(
+            rank.arenas->address(program, program.buckets[0].paramSlice, rank.rank));
         ASSERT_TRUE(rank.executor->run(plan::ProgramKind::Train, 0).ok());
         EXPECT_FALSE(state.overflow);
         const double before = weights[0];
@@ -191,10 +193,10 @@ TEST(Executor, OneRanksVoteIsSeenByAllAtTheSameStep)
 
 TEST(Vote, ManyRanks)
 {
-    Vote all {true, true, true};
+    Vote all{true, true, true};
     const Vote decision = Vote::decode(all.encode() * 131071);
     EXPECT_TRUE(decision.stop && decision.checkpoint && decision.pause);
-    Vote pause {false, false, true};
+    Vote pause{false, false, true};
     const Vote only = Vote::decode(pause.encode() * 1000);
     EXPECT_TRUE(!only.stop && !only.checkpoint && only.pause);
     EXPECT_FALSE(Vote::decode(std::nan("")).stop);

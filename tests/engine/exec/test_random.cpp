@@ -8,12 +8,12 @@ using namespace rankyard::exec;
 // Random123 1.14, tests/kat_vectors, "philox4x32 10".
 TEST(Philox, KnownAnswers)
 {
-    EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (PhiloxBlock {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+    EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
     constexpr std::uint32_t ones = 0xffffffff;
     EXPECT_EQ(philox({ones, ones, ones, ones}, {ones, ones}),
-              (PhiloxBlock {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+              (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
     EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
-              (PhiloxBlock {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+              (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 TEST(Normals, MomentsOfTheNormalDistribution)
@@ -28,7 +28,7 @@ TEST(Normals, MomentsOfTheNormalDistribution)
         }
     }
     const double n = 4.0 * blocks;
-    EXPECT_NEAR(sums[0] / n, 0, 0.008);  // five standard errors of each moment
+    EXPECT_NEAR(sums[0] / n, 0, 0.008); // five standard errors of each moment
     EXPECT_NEAR(sums[1] / n, 1, 0.012);
     EXPECT_NEAR(sums[2] / n, 0, 0.031);
     EXPECT_NEAR(sums[3] / n, 3, 0.078);

@@ -37,16 +37,21 @@ using Powers = std::vector<int>;
 
 } // namespace
 
-// Golden traces: computed by hand from each engine's published rule; window 4, hysteresis 2, begin 2^16, minimum 1.
+// Golden traces: computed by hand from each engine's published rule; window 4, hysteresis 2, begin 2^16,
+// minimum 1.
 TEST(LossScaler, DeepSpeed)
 {
-    EXPECT_EQ(trace(LossScaler(fp16("deepspeed")), overflows),
-              (Powers {16, 15, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 15, 15, 15, 15, 15, 16, 16, 16, 16, 16}));
-    EXPECT_EQ(trace(LossScaler(fp16("deepspeed"), true), overflows),
-              (Powers {16, 15, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 17, 17, 17, 17, 17}));
-    EXPECT_EQ(trace(LossScaler(fp16("deepspeed", 1)), overflows),
-              (Powers {15, 14, 14, 14, 14, 14, 15, 14, 14, 14, 14, 14, 13, 13, 13, 13, 13, 14, 14, 14, 13, 13}));
-    EXPECT_EQ(trace(LossScaler(fp16("deepspeed")), std::vector<int>(10, 0)), (Powers {16, 16, 16, 16, 17, 17, 17, 17, 18, 18}));
+    EXPECT_EQ(
+        trace(LossScaler(fp16("deepspeed")), overflows),
+        (Powers{16, 15, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 15, 15, 15, 15, 15, 16, 16, 16, 16, 16}));
+    EXPECT_EQ(
+        trace(LossScaler(fp16("deepspeed"), true), overflows),
+        (Powers{16, 15, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 17, 17, 17, 17, 17}));
+    EXPECT_EQ(
+        trace(LossScaler(fp16("deepspeed", 1)), overflows),
+        (Powers{15, 14, 14, 14, 14, 14, 15, 14, 14, 14, 14, 14, 13, 13, 13, 13, 13, 14, 14, 14, 13, 13}));
+    EXPECT_EQ(trace(LossScaler(fp16("deepspeed")), std::vector<int>(10, 0)),
+              (Powers{16, 16, 16, 16, 17, 17, 17, 17, 18, 18}));
 }
 
 TEST(LossScaler, DeepSpeedEndsBelowTheMinimum)
@@ -61,15 +66,18 @@ TEST(LossScaler, DeepSpeedEndsBelowTheMinimum)
 
 TEST(LossScaler, Megatron)
 {
-    EXPECT_EQ(trace(LossScaler(fp16("megatron")), overflows),
-              (Powers {16, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 17, 17, 17, 17, 17, 18, 18, 18, 18, 18, 18}));
-    EXPECT_EQ(trace(LossScaler(fp16("megatron")), std::vector<int>(10, 0)), (Powers {16, 16, 16, 17, 17, 17, 17, 18, 18, 18}));
+    EXPECT_EQ(
+        trace(LossScaler(fp16("megatron")), overflows),
+        (Powers{16, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 17, 17, 17, 17, 17, 18, 18, 18, 18, 18, 18}));
+    EXPECT_EQ(trace(LossScaler(fp16("megatron")), std::vector<int>(10, 0)),
+              (Powers{16, 16, 16, 17, 17, 17, 17, 18, 18, 18}));
 }
 
 TEST(LossScaler, Simple)
 {
-    EXPECT_EQ(trace(LossScaler(fp16("simple")), overflows),
-              (Powers {15, 14, 14, 14, 14, 15, 15, 14, 14, 14, 14, 15, 14, 14, 14, 14, 15, 15, 15, 15, 14, 14}));
+    EXPECT_EQ(
+        trace(LossScaler(fp16("simple")), overflows),
+        (Powers{15, 14, 14, 14, 14, 15, 15, 14, 14, 14, 14, 15, 14, 14, 14, 14, 15, 15, 15, 15, 14, 14}));
 }
 
 TEST(LossScaler, MaximumMinimumAndStatic)

@@ -6,8 +6,8 @@
 #include "tests/engine/exec/toy.h"
 
 #include <csignal>
-#include <fstream>
 #include <cstring>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <thread>
 #include <unistd.h>
@@ -255,7 +255,8 @@ TEST_F(WorkerTest, NoStepsIsAnEndToo)
 
 TEST_F(WorkerTest, StartsFromWeightsByEitherNames)
 {
-    // A trained model, saved under Hugging Face's names with transposed matrices, starts a run where the original ended.
+    // A trained model, saved under Hugging Face's names with transposed matrices, starts a run where the
+    // original ended.
     auto first = agent(1, 6);
     expectEnd(first.run(), 0);
     const auto found = checkpoint::newestCheckpoint(ckpt(), checkpoint::Verify::Digests);
@@ -270,7 +271,8 @@ TEST_F(WorkerTest, StartsFromWeightsByEitherNames)
         values.emplace_back(static_cast<std::size_t>(plan::numelOf(tensor.shape)));
         ASSERT_TRUE(reader.read(tensor, 0, plan::numelOf(tensor.shape), values.back().data()).ok());
     }
-    const auto write = [&](const char *name, const std::vector<checkpoint::TensorSpec> &specs, const std::vector<std::vector<float>> &all) {
+    const auto write = [&](const char *name, const std::vector<checkpoint::TensorSpec> &specs,
+                           const std::vector<std::vector<float>> &all) {
         auto writer = checkpoint::SafetensorsWriter::create(m_folder.path() / name, specs);
         for (const auto &one : all)
             ASSERT_TRUE(writer->write(std::as_bytes(std::span(one))).ok());
@@ -286,7 +288,8 @@ TEST_F(WorkerTest, StartsFromWeightsByEitherNames)
             const std::int64_t rows = foreign[i].shape[0], columns = foreign[i].shape[1];
             for (std::int64_t r = 0; r < rows; ++r) {
                 for (std::int64_t c = 0; c < columns; ++c)
-                    transposed[i][static_cast<std::size_t>(c * rows + r)] = values[i][static_cast<std::size_t>(r * columns + c)];
+                    transposed[i][static_cast<std::size_t>(c * rows + r)] =
+                        values[i][static_cast<std::size_t>(r * columns + c)];
             }
             std::swap(foreign[i].shape[0], foreign[i].shape[1]);
         }

@@ -67,8 +67,8 @@ struct Builder {
         program.buffers.push_back(buffer);
         return buffer.id;
     }
-    OpId op(OpKind kind, Stream stream, GroupId group, std::int32_t chunk, std::vector<BufferId> reads, std::vector<BufferId> writes,
-            std::vector<OpId> waits)
+    OpId op(OpKind kind, Stream stream, GroupId group, std::int32_t chunk, std::vector<BufferId> reads,
+            std::vector<BufferId> writes, std::vector<OpId> waits)
     {
         Op op;
         op.id = static_cast<OpId>(program.ops.size());
@@ -141,16 +141,20 @@ Plan toyPlan(int dp)
     const auto &tensors = b.program.tensors;
     std::vector<OpId> gathers, reductions;
     for (std::int32_t i = 1; dp > 1 && i >= 0; --i)
-        gathers.push_back(b.op(OpKind::AllGather, Stream::Data, 0, i, {buckets[i].paramSlice}, {buckets[i].param}, {}));
+        gathers.push_back(
+            b.op(OpKind::AllGather, Stream::Data, 0, i, {buckets[i].paramSlice}, {buckets[i].param}, {}));
     b.op(OpKind::LoadBatch, Stream::Compute, none, none, {}, {in, labels}, {});
-    const OpId loss = b.op(OpKind::Forward, Stream::Compute, none, none, {in, tensors[0].param, tensors[1].param},
-                           {stats, tensors[0].grad, tensors[1].grad}, gathers);
+    const OpId loss =
+        b.op(OpKind::Forward, Stream::Compute, none, none, {in, tensors[0].param, tensors[1].param},
+             {stats, tensors[0].grad, tensors[1].grad}, gathers);
     for (std::int32_t i = 0; dp > 1 && i < 2; ++i)
-        reductions.push_back(b.op(OpKind::ReduceScatter, Stream::Data, 0, i, {buckets[i].grad}, {buckets[i].grad}, {loss}));
+        reductions.push_back(
+            b.op(OpKind::ReduceScatter, Stream::Data, 0, i, {buckets[i].grad}, {buckets[i].grad}, {loss}));
     OpId norm = none;
     for (std::int32_t i = 0; i < 2; ++i)
-        norm = b.op(OpKind::GradNorm, Stream::Compute, none, i, {buckets[i].gradSlice}, {stats},
-                    dp > 1 ? std::vector<OpId> {reductions[static_cast<std::size_t>(i)]} : std::vector<OpId> {});
+        norm =
+            b.op(OpKind::GradNorm, Stream::Compute, none, i, {buckets[i].gradSlice}, {stats},
+                 dp > 1 ? std::vector<OpId>{reductions[static_cast<std::size_t>(i)]} : std::vector<OpId>{});
     std::vector<OpId> reduced;
     if (dp > 1)
         reduced.push_back(b.op(OpKind::AllReduce, Stream::Data, 1, none, {stats}, {stats}, {norm}));
@@ -161,17 +165,20 @@ Plan toyPlan(int dp)
     for (std::size_t arena = 0; arena < 5; ++arena)
         b.program.arenas[arena].bytes = b.offsets[arena];
     b.program.digest = digestOf(b.program);
-    return Plan {job, RankGrid(job.layout), {std::move(b.program)}};
+    return Plan{job, RankGrid(job.layout), {std::move(b.program)}};
 }
 
-// ---------------------------------------------------------------------------------------------------------------- kernels
+// --------------------------------------------------------------------------------------------------- kernels
 
 namespace {
 
 class ToyOp : public BoundOp
 {
 public:
-    ToyOp(const BindContext &context, const Op &op) : m_program(*context.program), m_op(op), m_dpRank(context.dpRank)
+    ToyOp(const BindContext &context, const Op &op)
+        : m_program(*context.program),
+          m_op(op),
+          m_dpRank(context.dpRank)
     {
         m_address.assign(context.address.begin(), context.address.end());
     }
@@ -179,19 +186,29 @@ public:
     void run(StepState &state) override
     {
         switch (m_op.kind) {
-        case OpKind::Forward: loss(state); break;
-        case OpKind::GradNorm: norm(); break;
-        default: update(state); break;
+        case OpKind::Forward:
+            loss(state);
+            break;
+        case OpKind::GradNorm:
+            norm();
+            break;
+        default:
+            update(state);
+            break;
         }
     }
 
 private:
-    double *at(BufferId id) const { return reinterpret_cast<double *>(m_address[static_cast<std::size_t>(id)]); }
+    double *at(BufferId id) const
+    {
+        return reinterpret_cast<double *>(m_address[static_cast<std::size_t>(id)]);
+    }
     const Bucket &bucket() const { return m_program.buckets[static_cast<std::size_t>(m_op.chunk)]; }
 
     void loss(StepState &state) const
     {
-        const auto *tokens = reinterpret_cast<const std::int32_t *>(m_address[static_cast<std::size_t>(m_op.reads[0])]);
+        const auto *tokens =
+            reinterpret_cast<const std::int32_t *>(m_address[static_cast<std::size_t>(m_op.reads[0])]);
         const std::int64_t samples = numelOf(m_program.buffer(m_op.reads[0]).shape) / toyNumel;
         for (std::size_t b = 0; b < 2; ++b)
             std::fill_n(at(m_op.writes[1 + b]), m_program.buckets[b].padded, 0.0);
@@ -244,7 +261,8 @@ public:
 
 std::unique_ptr<Device> toyDevice() { return std::make_unique<ToyDevice>(); }
 
-Status ToyData::fill(ProgramKind, std::int64_t batch, std::int64_t replica, std::int64_t, std::int32_t *tokens, std::int32_t *labels)
+Status ToyData::fill(ProgramKind, std::int64_t batch, std::int64_t replica, std::int64_t,
+                     std::int32_t *tokens, std::int32_t *labels)
 {
     for (std::int64_t s = 0; s < share; ++s) {
         for (std::int64_t i = 0; i < toyNumel; ++i) {
@@ -256,10 +274,10 @@ Status ToyData::fill(ProgramKind, std::int64_t batch, std::int64_t replica, std:
     return {};
 }
 
-// ---------------------------------------------------------------------------------------------------------------- threads
+// --------------------------------------------------------------------------------------------------- threads
 
-void onThreadRanks(const Plan &plan, const std::function<std::unique_ptr<Device>()> &makeDevice, DataSource &data,
-                   const std::function<void(ThreadRank &)> &body)
+void onThreadRanks(const Plan &plan, const std::function<std::unique_ptr<Device>()> &makeDevice,
+                   DataSource &data, const std::function<void(ThreadRank &)> &body)
 {
     const int world = plan.grid.world();
     auto dp = comm::makeThreadCommunicators(world);
@@ -286,7 +304,7 @@ void onThreadRanks(const Plan &plan, const std::function<std::unique_ptr<Device>
             if (!executor) {
                 ADD_FAILURE() << executor.error().text();
             } else {
-                ThreadRank context {rank, &*arenas, executor->get()};
+                ThreadRank context{rank, &*arenas, executor->get()};
                 body(context);
             }
             dp[mine].reset();

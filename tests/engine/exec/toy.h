@@ -9,9 +9,10 @@
 #include <vector>
 
 /// Declares `declaration` from a Result, or ends the test with its error.
-#define RY_EXPECT_OK(declaration, expression)                                                                          \
-    auto RANKYARD_JOIN(ryExpected, __LINE__) = (expression);                                                           \
-    ASSERT_TRUE(RANKYARD_JOIN(ryExpected, __LINE__).ok()) << RANKYARD_JOIN(ryExpected, __LINE__).error().text();       \
+#define RY_EXPECT_OK(declaration, expression)                                                                \
+    auto RANKYARD_JOIN(ryExpected, __LINE__) = (expression);                                                 \
+    ASSERT_TRUE(RANKYARD_JOIN(ryExpected, __LINE__).ok())                                                    \
+        << RANKYARD_JOIN(ryExpected, __LINE__).error().text();                                               \
     declaration = std::move(RANKYARD_JOIN(ryExpected, __LINE__)).value()
 
 namespace rankyard::exec::test {
@@ -19,9 +20,9 @@ namespace rankyard::exec::test {
 /// A small GPT-2 in fp64 with several buckets and ZeRO 1.
 spec::JobSpec tinyJob(int dp);
 
-/// A hand-made program over dp ranks (ZeRO 1): two buckets of 6 and 5 numbers; the loss of a token t at place i is
-/// (w[i] − t)² ÷ 2. AllGather ×2, LoadBatch, loss, ReduceScatter ×2, GradNorm ×2, AllReduce, StepScalars, Optimizer ×2.
-/// dp = 1: the same without collectives.
+/// A hand-made program over dp ranks (ZeRO 1): two buckets of 6 and 5 numbers; the loss of a token t at place
+/// i is (w[i] − t)² ÷ 2. AllGather ×2, LoadBatch, loss, ReduceScatter ×2, GradNorm ×2, AllReduce,
+/// StepScalars, Optimizer ×2. dp = 1: the same without collectives.
 plan::Plan toyPlan(int dp);
 constexpr int toyNumel = 11;
 
@@ -34,8 +35,8 @@ class ToyData : public DataSource
 public:
     explicit ToyData(int dp) : share(12 / dp) {}
     std::int64_t share; ///< samples of a replica
-    Status fill(plan::ProgramKind kind, std::int64_t batch, std::int64_t replica, std::int64_t microBatch, std::int32_t *tokens,
-                std::int32_t *labels) override;
+    Status fill(plan::ProgramKind kind, std::int64_t batch, std::int64_t replica, std::int64_t microBatch,
+                std::int32_t *tokens, std::int32_t *labels) override;
     std::int64_t evalBatches() const override { return 2; }
 };
 
@@ -46,8 +47,9 @@ struct ThreadRank {
     Executor *executor = nullptr;
 };
 
-/// Runs `body` for every rank of the plan in a thread of its own, with arenas, communicators and a device made for it.
-void onThreadRanks(const plan::Plan &plan, const std::function<std::unique_ptr<Device>()> &makeDevice, DataSource &data,
-                   const std::function<void(ThreadRank &)> &body);
+/// Runs `body` for every rank of the plan in a thread of its own, with arenas, communicators and a device
+/// made for it.
+void onThreadRanks(const plan::Plan &plan, const std::function<std::unique_ptr<Device>()> &makeDevice,
+                   DataSource &data, const std::function<void(ThreadRank &)> &body);
 
 } // namespace rankyard::exec::test
