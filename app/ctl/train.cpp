@@ -8,6 +8,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <future>
 #include <numeric>
 #include <unistd.h>
 
@@ -110,8 +111,7 @@ struct Watch {
 Result<Exit> watch(session::RunService &service, const std::string &run, Output &output, Watch how)
 {
     RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
-    const InterruptGuard guard;
-    int seen = interrupts.load();
+    int seen = 0; // what came before the run was there counts too
     std::optional<session::RunStatus> last;
     {
         ProgressLine line(*store, run);
@@ -130,7 +130,7 @@ Result<Exit> watch(session::RunService &service, const std::string &run, Output 
                 output.note("left; the run goes on. rankyardctl attach " + run + " shows it again");
                 return Exit::Done;
             } else {
-                const bool again = seen > 0;
+                const bool again = seen > 0 || interrupts.load() > 1;
                 seen = interrupts.load();
                 output.note(again ? "killing the run" : "stopping at the next step; Ctrl-C again kills it");
                 RY_TRY(again ? service.session().kill(run) : service.session().stop(run));
@@ -147,13 +147,14 @@ Result<Exit> watch(session::RunService &service, const std::string &run, Output 
             Code::RankFailed, "the run ended as " + std::string(telemetry::nameOf(last->state)), run));
         exit = exitFor(error.code);
         document["error"] = Json(error);
+        // Three lines: who and why, how far it came, where to read on.
         output.note("rankyardctl: " + error.text());
-        if (info && info->step > 0) {
-            output.note("last step " + std::to_string(info->step) + ", loss "
-                        + formatNumber(info->lastLoss, 6) + "; log in " + last->runDir + "/log");
-        }
-        for (const std::string &text : last->lastLines)
-            output.note("  | " + text);
+        output.note(last->step > 0 ? "last step " + std::to_string(last->step) + " of " +
+                                         std::to_string(last->steps) + ", loss " +
+                                         formatNumber(last->loss, 6)
+                                   : std::string("no step was finished"));
+        const std::string line = last->lastLines.empty() ? "" : ": " + last->lastLines.back();
+        output.note("log " + (last->logFile.empty() ? last->runDir + "/log" : last->logFile) + line);
     }
     if (output.json) {
         output.document(document);
@@ -164,6 +165,21 @@ Result<Exit> watch(session::RunService &service, const std::string &run, Output 
             output.line("validation loss " + formatNumber(document["valid"].back().value("loss", NAN), 5));
     }
     return exit;
+}
+
+/// Reading a large corpus before the start may take long: Ctrl-C calls it off.
+Result<std::string> startInterruptibly(session::RunService &service, session::StartRequest request)
+{
+    if (request.runId.empty())
+        request.runId = store::makeRunId();
+    const std::string run = request.runId;
+    auto started = std::async(std::launch::async, [&] { return service.start(request); });
+    bool told = false;
+    while (started.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+        if (interrupts.load() > 0 && !std::exchange(told, true))
+            (void)service.session().stop(run); // NotFound when the start is already through: watch() stops it then
+    }
+    return started.get();
 }
 
 struct TrainOptions {
@@ -201,8 +217,9 @@ Result<Exit> train(const TrainOptions &options, Output &output)
         return Error::make(Code::Usage, "no job given")
             .withHint("rankyardctl train JOB, or train --resume RUN");
     }
+    const InterruptGuard guard; // from here on something of ours may run
     RY_ASSIGN(const auto service, session::RunService::open(store::RunStore::defaultFile(), {}));
-    RY_ASSIGN(const std::string run, service->start(request));
+    RY_ASSIGN(const std::string run, startInterruptibly(*service, std::move(request)));
     if (options.detach) {
         if (output.json)
             output.document({{"run", run}});
@@ -235,6 +252,7 @@ void addTrain(Commands &commands)
     CLI::App *attach = commands.add(
         commands.root(), "attach", "Catch up with a run and follow it; Ctrl-C leaves it running",
         [run](Output &output) -> Result<Exit> {
+            const InterruptGuard guard;
             RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
             RY_ASSIGN(const auto info, store->run(*run));
             RY_ASSIGN(const auto service, session::RunService::open(store::RunStore::defaultFile(), {}));

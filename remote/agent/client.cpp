@@ -129,8 +129,15 @@ Result<Json> Client::answer(const std::string &method, const Json &params, const
     static const std::set<std::string> commands = {"stop", "kill", "pause", "resume", "checkpoint"};
     if (!commands.contains(method))
         return Error::make(Code::NotHere, "the agent has no such method", method);
-    RY_TRY(m_runs.report(run)); // a run that is not known is NotFound
+    if ((method == "stop" || method == "kill") && m_runs.cancel(run))
+        return Json::object();
+    RY_ASSIGN(const RunReport known, m_runs.report(run)); // a run that is not known is NotFound
     Run *live = m_runs.live(run);
+    if (!live && !telemetry::isTerminal(known.state))
+        return Error::make(Code::NotHere, "the run lives under an agent of another build", run)
+            .withFound(known.run.build)
+            .withExpected(buildId())
+            .withHint("Ask with the rankyardctl of that build");
     if (!live && (method == "stop" || method == "kill"))
         return Json::object(); // it has ended: what was wanted is so
     if (!live)
@@ -202,6 +209,9 @@ void Client::pumpAll()
 void Client::pump(const std::string &run, Subscription &subscription)
 {
     const Run *live = m_runs.live(run);
+    const auto before = m_runs.report(run);
+    // Under an agent of another build: its files are read as they grow, see poll().
+    subscription.foreign = !live && before && !telemetry::isTerminal(before->state);
     const std::filesystem::path spool = (live ? live->folder() : runLink(run)) / "spool";
     for (const telemetry::StreamId stream : telemetry::spoolStreams(spool))
         subscription.readers.try_emplace(stream, spool, stream, 1);
@@ -216,7 +226,7 @@ void Client::pump(const std::string &run, Subscription &subscription)
         }
     }
     subscription.news = false;
-    if (live || m_runs.starting(run)) {
+    if (live || subscription.foreign || m_runs.starting(run)) {
         subscription.caughtUp = false;
         return;
     }
@@ -225,6 +235,17 @@ void Client::pump(const std::string &run, Subscription &subscription)
     if (!subscription.caughtUp) {
         subscription.caughtUp = true;
         m_connection.sendJson(wire::FrameType::Notice, {{"kind", "caught-up"}, {"run", run}});
+    }
+}
+
+void Client::poll()
+{
+    for (auto &[run, subscription] : m_subscriptions) {
+        if (!subscription.foreign)
+            continue;
+        if (const auto report = m_runs.report(run); report && telemetry::isTerminal(report->state))
+            status(*report);
+        records(run);
     }
 }
 

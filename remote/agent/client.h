@@ -22,12 +22,15 @@ public:
     Status start();
     void status(const RunReport &report);
     void records(const std::string &run);
+    /// Now and then: looks at what other agents write.
+    void poll();
 
 private:
     struct Subscription {
         std::map<telemetry::StreamId, telemetry::SpoolReader> readers;
         bool news = true;
         bool caughtUp = false; ///< said so
+        bool foreign = false;  ///< lives under an agent of another build
     };
 
     void frame(const telemetry::wire::FrameView &frame);

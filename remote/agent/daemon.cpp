@@ -174,6 +174,8 @@ void Daemon::tick()
 {
     m_loop->after(m_ending ? std::chrono::milliseconds(20) : tickTime, [this] { tick(); });
     m_runs->reapStrangers();
+    for (const auto &[client, owner] : m_clients)
+        client->poll();
     const auto now = EventLoop::Clock::now();
     if (!m_runs->idle() || (!m_clients.empty() && !m_ending)) {
         m_busy = now;

@@ -133,11 +133,6 @@ Evidence::Kind kindOfError(const Error &error, int rank)
 
 namespace {
 
-std::string nameOf(const Evidence &evidence)
-{
-    return "rank " + std::to_string(evidence.rank) + " (pid " + std::to_string(evidence.pid) + ")";
-}
-
 const char *likelyCause(int signal)
 {
     switch (signal) {
@@ -159,22 +154,18 @@ const char *likelyCause(int signal)
     case SIGXFSZ:
         return "a limit of file size";
     default:
-        return "somebody or something killed it; its origin is unknown";
+        return "unknown; somebody or something sent the signal";
     }
 }
 
 Error bySignal(const Evidence &evidence, const std::string &oomEvidence)
 {
-    const std::string signal = signalName(evidence.status.signal);
-    Error error = Error::make(Code::RankFailed, "", "rank " + std::to_string(evidence.rank));
-    error.found = signal;
+    Error error = Error::make(Code::RankFailed, "killed by " + signalName(evidence.status.signal) + " (pid " + std::to_string(evidence.pid) + ")", "rank " + std::to_string(evidence.rank));
     if (evidence.status.signal == SIGKILL && !oomEvidence.empty()) {
-        error.what = nameOf(evidence) + " was killed by " + signal + ": out of memory (" + oomEvidence + ")";
-        error.hint =
-            "Use a smaller batch.micro, recompute, or a higher zero.stage, or give the job more memory";
+        error.what += ", likely out of memory: " + oomEvidence;
+        error.hint = "Use a smaller batch.micro, recompute, or a higher zero.stage, or give the job more memory";
     } else {
-        error.what =
-            nameOf(evidence) + " was killed by " + signal + ": " + likelyCause(evidence.status.signal);
+        error.what += ", likely cause: " + std::string(likelyCause(evidence.status.signal));
     }
     return error;
 }
@@ -194,7 +185,7 @@ Error describe(const Evidence &evidence, const std::string &oomEvidence)
         return error;
     }
     case Evidence::Kind::ExitCode:
-        return Error::make(Code::RankFailed, nameOf(evidence) + " ended before its work was done", where)
+        return Error::make(Code::RankFailed, "ended before its work was done (pid " + std::to_string(evidence.pid) + ")", where)
             .withFound("exit status " + std::to_string(evidence.status.code));
     case Evidence::Kind::PeerError:
     case Evidence::Kind::Hang:

@@ -59,13 +59,27 @@ void RunManager::start(StartOrder order, StartReply reply)
     });
 }
 
+bool RunManager::cancel(const std::string &id)
+{
+    const auto at = m_pending.find(id);
+    if (at == m_pending.end())
+        return false;
+    at->second.cancelled = true;
+    return true;
+}
+
 void RunManager::startPrepared(const std::string &id, const std::shared_ptr<Result<Prepared>> &prepared)
 {
     Pending pending = std::move(m_pending[id]);
     m_pending.erase(id);
     pending.thread.join();
-    const Result<RunReport> result =
-        *prepared ? startHere(std::move(**prepared)) : Result<RunReport>(prepared->error());
+    const Result<RunReport> result = [&]() -> Result<RunReport> {
+        if (pending.cancelled)
+            return Error::make(Code::Stopped, "called off before it started", id);
+        if (!*prepared)
+            return prepared->error();
+        return startHere(std::move(**prepared));
+    }();
     for (const StartReply &reply : pending.replies)
         reply(result);
     if (result)

@@ -32,6 +32,9 @@ public:
     /// or is about to, is no second start; one that has ended is continued when `resume` names it, else reported as it is.
     void start(StartOrder order, StartReply reply);
 
+    /// Calls off a start that is still being checked. False when there is none.
+    bool cancel(const std::string &id);
+
     Run *live(const std::string &id);
     Result<RunReport> report(const std::string &id);
     Result<Json> job(const std::string &id);
@@ -60,6 +63,7 @@ private:
     struct Pending {
         std::vector<StartReply> replies;
         std::thread thread;
+        bool cancelled = false;
     };
     std::map<std::string, Pending> m_pending;
 };

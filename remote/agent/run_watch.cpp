@@ -103,7 +103,10 @@ void Run::note(Rank &rank, const Json &message)
         rank.saidEnd = true;
     } else if (kind == "error" && message.contains("error")) {
         const Error error = message["error"].get<Error>();
-        fail({kindOfError(error, rank.number), rank.number, rank.pid, {}, error});
+        const auto peer = message.find("peer");
+        const bool ofPeer = peer != message.end() && peer->is_boolean() && peer->get<bool>();
+        const auto evidence = ofPeer ? Evidence::Kind::PeerError : kindOfError(error, rank.number);
+        fail({evidence, rank.number, rank.pid, {}, error});
     }
 }
 
@@ -163,11 +166,10 @@ void Run::checkBeats(std::int64_t now)
         return;
     const double seconds = static_cast<double>(now - std::min(hung->beatNs, hung->progressNs)) / 1e9;
     const char state = processState(hung->pid);
-    Error error =
-        Error::make(Code::RankFailed,
-                    "rank " + std::to_string(hung->number) + " (pid " + std::to_string(hung->pid)
-                        + ") makes no progress for " + formatDuration(seconds) + ": it is " + wordsFor(state),
-                    "rank " + std::to_string(hung->number));
+    Error error = Error::make(Code::RankFailed,
+                              "makes no progress for " + formatDuration(seconds) + ": it is " + wordsFor(state) +
+                                  " (pid " + std::to_string(hung->pid) + ")",
+                              "rank " + std::to_string(hung->number));
     error.found = std::string("process state ") + (state ? std::string(1, state) : "?");
     fail({Evidence::Kind::Hang, hung->number, hung->pid, {}, std::move(error)});
 }

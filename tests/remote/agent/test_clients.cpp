@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Clients that come and go.
+#include "engine/telemetry/spool.h"
 #include "engine/telemetry/wire.h"
 #include "remote/agent/endpoint.h"
+#include "remote/agent/run_files.h"
 #include "tests/remote/agent/agent_test.h"
 
 #include <random>
@@ -165,6 +167,51 @@ TEST_F(Clients, ARunKeepsTheAgentThere)
     const auto status = readFile(runDir(run) / "exit.json");
     ASSERT_TRUE(status);
     EXPECT_NE(status->find("finished"), std::string::npos);
+}
+
+TEST_F(Clients, ARunUnderAnAgentOfAnotherBuildIsFollowedByItsFiles)
+{
+    // This test plays the other agent: it holds the folder's lock and writes the spool.
+    const std::string run = store::makeRunId();
+    const auto folder = agent::claimFolder(run, "");
+    ASSERT_TRUE(folder);
+    auto lock = agent::lockFolder(*folder);
+    ASSERT_TRUE(lock);
+    agent::RunFile file;
+    file.id = run;
+    file.epoch = 1;
+    file.build = "other";
+    ASSERT_TRUE(agent::writeRunFile(*folder, file));
+    ASSERT_TRUE(writeFileAtomically(*folder / "job.json", "{}"));
+    auto spool = telemetry::Spool::open(*folder / "spool", {1, 0});
+    ASSERT_TRUE(spool);
+    const auto append = [&](std::int64_t step) {
+        telemetry::Record record;
+        telemetry::StepRecord one;
+        one.step = step;
+        record.payload = one;
+        (*spool)->append(record);
+        (*spool)->flush();
+    };
+    append(1);
+    openMain();
+    ASSERT_EQ(m_session->list()->size(), 1u);
+    EXPECT_EQ(m_session->list()->front().state, RunState::Running);
+    ASSERT_TRUE(m_session->subscribe(run, {}));
+    ASSERT_TRUE(m_collector.waitForStep(run, 1));
+    EXPECT_EQ(m_session->stop(run).error().code, Code::NotHere);
+    EXPECT_EQ(m_session->remove(run).error().code, Code::InUse);
+    append(2);
+    ASSERT_TRUE(m_collector.waitForStep(run, 2));
+    append(3);
+    agent::ExitFile exit;
+    exit.id = run;
+    exit.epoch = 1;
+    exit.state = RunState::Finished;
+    ASSERT_TRUE(agent::writeExitFile(*folder, exit));
+    lock->reset();
+    EXPECT_EQ(m_collector.waitForEnd(run).state, RunState::Finished);
+    EXPECT_EQ(m_collector.steps(run, 0), (std::vector<std::int64_t> {1, 2, 3}));
 }
 
 TEST_F(Clients, BadRequestsAreAnsweredNotFatal)

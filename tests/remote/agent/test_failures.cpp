@@ -33,7 +33,7 @@ TEST_F(Failures, KillNineOfARankIsFoundAtOnceAndNothingIsLeft)
         ASSERT_TRUE(status.error);
         EXPECT_EQ(status.error->code, Code::RankFailed);
         EXPECT_EQ(status.error->where, "rank 1");
-        EXPECT_EQ(status.error->found, "SIGKILL");
+        EXPECT_NE(status.error->what.find("killed by SIGKILL"), std::string::npos);
         EXPECT_NE(status.error->what.find("pid " + std::to_string(pids[1])), std::string::npos);
         EXPECT_GE(status.step, 3);
         EXPECT_EQ(fs::path(status.logFile).filename(), "1.log");
@@ -55,11 +55,11 @@ TEST_F(Failures, EachKindOfDeathHasItsWords)
         Code code = Code::RankFailed;
     };
     const Case cases[] = {
-        {"segv=3:1", "SIGSEGV", "a bad memory access"},
-        {"abort=3:0", "SIGABRT", "last lines"},
+        {"segv=3:1", "", "SIGSEGV"},
+        {"abort=3:0", "", "last lines"},
         {"exit7=3:1", "exit status 7", "ended before its work was done"},
         {"early=3:1", "exit status 0", "ended before its work was done"},
-        {"kill=1:0", "SIGKILL", "unknown"},
+        {"kill=1:0", "", "unknown"},
         {"error=3:1", "", "cannot allocate 5.0 GiB", Code::DoesNotFit},
         {"garbage=3:1", "", "frame"},
         {"peer_error=3:0", "", "rank 1 hangs"},

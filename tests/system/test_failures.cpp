@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What goes wrong while a run lives.
+#include "tests/system/system_test.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <sys/mount.h>
+#include <unistd.h>
+
+using namespace rankyard;
+namespace fs = std::filesystem;
+
+using Failures = SystemTest;
+
+namespace {
+
+std::vector<std::string> linesOf(const std::string &text)
+{
+    std::vector<std::string> lines;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        lines.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    return lines;
+}
+
+} // namespace
+
+TEST_F(Failures, KillNineOfAWorkerIsToldInThreeLines)
+{
+    double worst = 0;
+    for (int round = 0; round < 3; ++round) {
+        auto train = ctl({"train", job({{"/run/steps", 100000}}), "--json"});
+        const auto pids = waitForWorkers(2);
+        ASSERT_EQ(pids.size(), 2u) << train->errors();
+        const std::int64_t before = round == 0 ? 0 : 1;
+        ASSERT_TRUE(train->waitForError("r-"));
+        ASSERT_TRUE(waitForStep(2 + before));
+        const auto begin = std::chrono::steady_clock::now();
+        ::kill(pids[static_cast<std::size_t>(round) % 2], SIGKILL);
+        const int status = train->wait();
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        worst = std::max(worst, seconds);
+        EXPECT_EQ(status, 4) << train->errors();
+        EXPECT_TRUE(workers().empty());
+        const auto lines = linesOf(train->errors());
+        ASSERT_GE(lines.size(), 3u);
+        EXPECT_NE(lines[lines.size() - 3].find("killed by SIGKILL"), std::string::npos) << train->errors();
+        EXPECT_NE(lines[lines.size() - 3].find("rank "), std::string::npos);
+        EXPECT_NE(lines[lines.size() - 2].find("last step "), std::string::npos);
+        EXPECT_NE(lines[lines.size() - 2].find("loss "), std::string::npos);
+        EXPECT_NE(lines[lines.size() - 1].find(".log"), std::string::npos);
+        EXPECT_EQ(train->json()["error"]["code"], "rank-failed");
+        EXPECT_EQ(train->json()["state"], "failed");
+    }
+    std::cout << "[ failure  ] worst of 3 from kill -9 to exit 4 with no process left: " << worst << " s\n";
+    EXPECT_LT(worst, 2.0) << "0.5 s on a quiet machine";
+}
+
+TEST_F(Failures, AStoppedWorkerIsFoundByItsHeartbeat)
+{
+    set("RANKYARD_HANG_MS", "2000");
+    auto train = ctl({"train", job({{"/run/steps", 100000}}), "--json"});
+    const auto pids = waitForWorkers(2);
+    ASSERT_EQ(pids.size(), 2u);
+    ASSERT_TRUE(waitForStep(2));
+    ::kill(pids[1], SIGSTOP);
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(train->wait(), 4) << train->errors();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    std::cout << "[ failure  ] from SIGSTOP to exit 4: " << seconds << " s\n";
+    EXPECT_LT(seconds, 15.0);
+    EXPECT_NE(train->errors().find("stopped by a signal"), std::string::npos) << train->errors();
+    EXPECT_TRUE(workers().empty());
+}
+
+TEST_F(Failures, ADeadAgentEndsItsRun)
+{
+    auto train = ctl({"train", job({{"/run/steps", 100000}, {"/run/checkpoint_every", 2}}), "--json"});
+    const auto pids = waitForWorkers(2);
+    ASSERT_EQ(pids.size(), 2u);
+    ASSERT_TRUE(waitForStep(5));
+    std::ifstream status("/proc/" + std::to_string(pids[0]) + "/status");
+    int agent = 0;
+    for (std::string line; std::getline(status, line);) {
+        if (line.rfind("PPid:", 0) == 0)
+            agent = std::atoi(line.c_str() + 5);
+    }
+    ASSERT_GT(agent, 1);
+    ::kill(agent, SIGKILL);
+    EXPECT_EQ(train->wait(), 5) << train->errors();
+    for (int i = 0; i < 1000 && !workers().empty(); ++i)
+        ::usleep(2000);
+    EXPECT_TRUE(workers().empty());
+    // The next command that speaks to an agent learns what became of it, and the run can go on.
+    auto attach = ctlDone({"attach", "last", "--json"});
+    EXPECT_EQ(attach->wait(), 5);
+    EXPECT_EQ(attach->json()["state"], "failed-resumable");
+    const std::string run = attach->json()["run"];
+    auto again = ctlDone({"train", "--resume", run, "--steps", "12", "--json"});
+    const auto all = losses(again->json());
+    if (again->wait() == 0) {
+        EXPECT_EQ(all.size(), 12u);
+    } else {
+        EXPECT_EQ(again->wait(), 2) << "only when it had made more than 12 steps: " << again->errors();
+    }
+}
+
+TEST_F(Failures, AFullDiskIsNamedAndNothingHangs)
+{
+    const fs::path small = m_dir / "small";
+    fs::create_directories(small);
+    if (::mount("none", small.c_str(), "tmpfs", 0, "size=600k") != 0)
+        GTEST_SKIP() << "cannot mount a small tmpfs";
+    auto train = ctl({"train", job({{"/run/steps", 30}, {"/run/checkpoint_every", 5}}), "--run-dir", (small / "run").string(), "--json"});
+    const int status = train->wait();
+    const Json json = train->json();
+    // Checkpoints do not fit; the steps are made nevertheless, and the end says what is missing.
+    EXPECT_TRUE(status == 0 || status == 3) << status << "\n" << train->errors();
+    EXPECT_EQ(losses(json).size(), 30u) << train->errors();
+    if (status == 3) {
+        EXPECT_NE(train->errors().find("No space left"), std::string::npos) << train->errors();
+    }
+    EXPECT_TRUE(workers().empty());
+    for (int i = 0; i < 200 && ::umount2(small.c_str(), MNT_DETACH) != 0; ++i)
+        ::usleep(10'000);
+}
+
+TEST_F(Failures, OutOfMemoryIsSaidWhenTheCgroupSaysSo)
+{
+    const fs::path group = fs::path("/sys/fs/cgroup/memory") / ("rankyard-test-" + std::to_string(::getpid()));
+    std::error_code error;
+    const auto write = [](const fs::path &file, const std::string &text) {
+        std::ofstream out(file);
+        out << text << std::flush;
+        return static_cast<bool>(out);
+    };
+    if (!fs::create_directory(group, error) || !write(group / "memory.limit_in_bytes", "2000000000")) {
+        fs::remove(group, error);
+        GTEST_SKIP() << "no memory cgroup can be made here";
+    }
+    // The agent and all it starts live in the group: this process moves in, starts it, and moves out.
+    if (!write(group / "cgroup.procs", std::to_string(::getpid()))) {
+        fs::remove(group, error);
+        GTEST_SKIP() << "cannot move into a memory cgroup";
+    }
+    auto train = ctl({"train", job({{"/run/steps", 100000}}), "--json"});
+    const auto pids = waitForWorkers(2);
+    write("/sys/fs/cgroup/memory/cgroup.procs", std::to_string(::getpid()));
+    ASSERT_EQ(pids.size(), 2u) << train->errors();
+    ASSERT_TRUE(waitForStep(2));
+    // Now less than what they hold. Reclaim may take a few rounds.
+    write(group / "memory.swappiness", "0");
+    for (int i = 0; i < 50 && !write(group / "memory.limit_in_bytes", "30000000") && workers().size() == 2; ++i)
+        ::usleep(20'000);
+    const int status = train->wait(std::chrono::seconds(20));
+    if (status == -1000) {
+        write(group / "memory.limit_in_bytes", "2000000000");
+        train->signal(SIGINT);
+        train->wait();
+    } else {
+        EXPECT_EQ(status, 4);
+        EXPECT_NE(train->errors().find("out of memory"), std::string::npos) << train->errors();
+    }
+    for (int i = 0; i < 500 && !fs::remove(group, error); ++i)
+        ::usleep(10'000);
+    if (status == -1000)
+        GTEST_SKIP() << "the kernel would not go below what is in use";
+}

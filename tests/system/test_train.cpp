@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Runs that end well.
+#include "tests/system/system_test.h"
+
+#include <cmath>
+#include <csignal>
+#include <iostream>
+
+using namespace rankyard;
+
+using Train = SystemTest;
+
+TEST_F(Train, GivesOneDocumentWithEveryStep)
+{
+    auto train = ctlDone({"train", job({{"/run/steps", 20}, {"/run/eval_every", 10}}), "--json"});
+    ASSERT_EQ(train->wait(), 0) << train->errors();
+    const Json json = train->json();
+    ASSERT_TRUE(json.is_object()) << train->output();
+    EXPECT_EQ(json["state"], "finished");
+    EXPECT_TRUE(json["error"].is_null());
+    ASSERT_EQ(json["steps"].size(), 20u);
+    EXPECT_LT(json["steps"][19]["loss"], json["steps"][0]["loss"]);
+    EXPECT_FALSE(json["valid"].empty());
+    for (const char *key : {"step", "loss", "grad_norm", "lr", "loss_scale", "overflow", "tokens_per_s", "step_ms", "memory", "comm"})
+        EXPECT_TRUE(json["steps"][3].contains(key)) << key;
+    const Json again = ctlDone({"runs", "metrics", json["run"], "--json"})->json();
+    EXPECT_EQ(again["steps"], json["steps"]);
+    EXPECT_NE(train->errors().find("step "), std::string::npos) << "progress goes to stderr";
+}
+
+TEST_F(Train, LossesDoNotDependOnTheLayoutAndRepeatToTheBit)
+{
+    const auto two = losses(ctlDone({"train", job(), "--json"})->json());
+    const auto again = losses(ctlDone({"train", job(), "--json"})->json());
+    const auto one = losses(ctlDone({"train", job(), "--set", "layout.dp=1", "--json"})->json());
+    ASSERT_EQ(two.size(), 5u);
+    EXPECT_EQ(two, again);
+    ASSERT_EQ(one.size(), 5u);
+    for (const auto &[step, loss] : two)
+        EXPECT_NEAR(one.at(step), loss, 1e-5 * std::fabs(loss));
+}
+
+TEST_F(Train, ManyRunsTwoAtATimeAllEndClean)
+{
+    const int count = isLong() ? 200 : 20;
+    const std::string file = job({{"/run/steps", 3}});
+    std::vector<std::unique_ptr<Command>> live;
+    int failures = 0;
+    const auto finish = [&] {
+        const int status = live.front()->wait();
+        if (status != 0) {
+            ++failures;
+            ADD_FAILURE() << "exit " << status << "\n" << live.front()->errors();
+        }
+        EXPECT_EQ(live.front()->json()["steps"].size(), 3u);
+        live.erase(live.begin());
+    };
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < count && failures < 3; ++i) {
+        if (live.size() == 2)
+            finish();
+        live.push_back(ctl({"train", file, "--json"}));
+    }
+    while (!live.empty())
+        finish();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    std::cout << "[ runs     ] " << count << " runs of 3 steps two at a time in " << seconds << " s\n";
+    EXPECT_EQ(ctlDone({"runs", "list", "--json"})->json()["runs"].size(), static_cast<std::size_t>(count));
+}
+
+TEST_F(Train, AKilledClientLeavesTheRunAloneAndAttachCatchesUp)
+{
+    auto train = ctl({"train", job({{"/run/steps", 150}}), "--json"});
+    ASSERT_FALSE(waitForWorkers(2).empty());
+    ASSERT_TRUE(waitForStep(5));
+    train->signal(SIGKILL);
+    EXPECT_EQ(train->wait(), -SIGKILL);
+    auto attach = ctlDone({"attach", "last", "--json"});
+    ASSERT_EQ(attach->wait(), 0) << attach->errors();
+    const auto all = losses(attach->json());
+    ASSERT_EQ(all.size(), 150u);
+    EXPECT_EQ(all.begin()->first, 1);
+    EXPECT_EQ(all.rbegin()->first, 150);
+    // As if nothing had happened.
+    EXPECT_EQ(all, losses(ctlDone({"train", job({{"/run/steps", 150}}), "--json"})->json()));
+}
+
+TEST_F(Train, DetachesAndIsControlledByOtherCommands)
+{
+    auto train = ctlDone({"train", job({{"/run/steps", 100000}}), "--detach", "--json"});
+    ASSERT_EQ(train->wait(), 0) << train->errors();
+    const std::string run = train->json()["run"];
+    auto attach = ctl({"attach", run, "--json"});
+    ASSERT_TRUE(waitForStep(3));
+    EXPECT_EQ(ctlDone({"pause", run})->wait(), 0);
+    const auto state = [&] { return ctlDone({"runs", "show", run, "--json"})->json().value("state", std::string()); };
+    for (int i = 0; i < 500 && state() != "paused"; ++i) {
+    }
+    EXPECT_EQ(state(), "paused");
+    EXPECT_EQ(ctlDone({"resume", run})->wait(), 0);
+    EXPECT_EQ(ctlDone({"checkpoint", run})->wait(), 0);
+    EXPECT_EQ(ctlDone({"runs", "rm", run})->wait(), 2) << "it lives";
+    EXPECT_EQ(ctlDone({"stop", run})->wait(), 0);
+    EXPECT_EQ(attach->wait(), 6) << attach->errors();
+    EXPECT_EQ(attach->json()["state"], "stopped");
+    EXPECT_EQ(ctlDone({"runs", "rm", run})->wait(), 0);
+    EXPECT_FALSE(std::filesystem::exists(m_dir / "state" / "rankyard" / "runs" / run));
+}
+
+TEST_F(Train, CtrlCStopsCleanlyAtAnyMoment)
+{
+    for (const int ms : {0, 50, 150, 400, 900, 1500}) {
+        auto train = ctl({"train", job({{"/run/steps", 100000}}), "--json"});
+        if (ms > 0)
+            train->wait(std::chrono::milliseconds(ms)); // a moment like any other
+        else
+            ASSERT_TRUE(train->waitForError("r-"));
+        train->signal(SIGINT);
+        const int status = train->wait();
+        // Before it has read its command line a signal has its usual effect: then nothing was started.
+        EXPECT_TRUE(status == 6 || status == -SIGINT) << ms << " ms: exit " << status << "\n" << train->errors();
+        EXPECT_TRUE(workers().empty()) << ms;
+        if (status == 6 && train->json().contains("state"))
+            EXPECT_EQ(train->json()["state"], "stopped");
+    }
+    auto train = ctl({"train", job({{"/run/steps", 100000}}), "--json"});
+    ASSERT_TRUE(waitForStep(2));
+    train->signal(SIGINT);
+    ASSERT_TRUE(train->waitForError("stopping"));
+    train->signal(SIGINT);
+    EXPECT_EQ(train->wait(), 6) << train->errors();
+    EXPECT_TRUE(workers().empty());
+}
+
+TEST_F(Train, ResumingIsEqualToTheBit)
+{
+    const auto straight = losses(ctlDone({"train", job({{"/run/steps", 20}}), "--json"})->json());
+    ASSERT_EQ(straight.size(), 20u);
+    auto first = ctlDone({"train", job({{"/run/steps", 10}}), "--set", "lr_schedule.total=200", "--json"});
+    ASSERT_EQ(first->wait(), 0) << first->errors();
+    const std::string run = first->json()["run"];
+    auto second = ctlDone({"train", "--resume", run, "--steps", "20", "--json"});
+    ASSERT_EQ(second->wait(), 0) << second->errors();
+    EXPECT_EQ(second->json()["run"], run);
+    EXPECT_EQ(losses(second->json()), straight);
+    auto third = ctlDone({"train", "--resume", run, "--steps", "20", "--json"});
+    EXPECT_EQ(third->wait(), 2) << "it has made all its steps";
+}
