@@ -149,9 +149,8 @@ Result<Exit> watch(session::RunService &service, const std::string &run, Output 
         document["error"] = Json(error);
         // Three lines: who and why, how far it came, where to read on.
         output.note("rankyardctl: " + error.text());
-        output.note(last->step > 0 ? "last step " + std::to_string(last->step) + " of " +
-                                         std::to_string(last->steps) + ", loss " +
-                                         formatNumber(last->loss, 6)
+        output.note(last->step > 0 ? "last step " + std::to_string(last->step) + " of "
+                            + std::to_string(last->steps) + ", loss " + formatNumber(last->loss, 6)
                                    : std::string("no step was finished"));
         const std::string line = last->lastLines.empty() ? "" : ": " + last->lastLines.back();
         output.note("log " + (last->logFile.empty() ? last->runDir + "/log" : last->logFile) + line);
@@ -177,7 +176,8 @@ Result<std::string> startInterruptibly(session::RunService &service, session::St
     bool told = false;
     while (started.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
         if (interrupts.load() > 0 && !std::exchange(told, true))
-            (void)service.session().stop(run); // NotFound when the start is already through: watch() stops it then
+            (void)service.session().stop(
+                run); // NotFound when the start is already through: watch() stops it then
     }
     return started.get();
 }

@@ -9,7 +9,10 @@ namespace {
 
 Error bad(const char *what, const QString &found, const QString &expected)
 {
-    return Error::make(Code::Usage, what).withFound(found.toStdString()).withExpected(expected.toStdString()).withHint("See rankyard --help");
+    return Error::make(Code::Usage, what)
+        .withFound(found.toStdString())
+        .withExpected(expected.toStdString())
+        .withHint("See rankyard --help");
 }
 
 } // namespace
@@ -20,7 +23,8 @@ Result<CommandLine> parseCommandLine(const QStringList &words)
     qsizetype at = 0;
     const auto value = [&]() -> Result<QString> {
         if (at + 1 >= words.size())
-            return Error::make(Code::Usage, "the option needs a value", words[at].toStdString()).withHint("See rankyard --help");
+            return Error::make(Code::Usage, "the option needs a value", words[at].toStdString())
+                .withHint("See rankyard --help");
         return words[++at];
     };
     for (; at < words.size(); ++at) {
@@ -43,7 +47,8 @@ Result<CommandLine> parseCommandLine(const QStringList &words)
             RY_ASSIGN(const QString text, value());
             const QStringList parts = text.split(QLatin1Char('x'));
             line.size = QSize(parts.value(0).toInt(), parts.value(1).toInt());
-            if (parts.size() != 2 || line.size.width() < 320 || line.size.height() < 240 || line.size.width() > 16384 || line.size.height() > 16384)
+            if (parts.size() != 2 || line.size.width() < 320 || line.size.height() < 240
+                || line.size.width() > 16384 || line.size.height() > 16384)
                 return bad("not a size", text, QStringLiteral("WIDTHxHEIGHT, for example 1600x1000"));
         } else if (word == QLatin1String("--scale")) {
             RY_ASSIGN(const QString text, value());
@@ -61,7 +66,8 @@ Result<CommandLine> parseCommandLine(const QStringList &words)
             RY_ASSIGN(line.snapshot, value());
             RY_ASSIGN(line.picture, value());
             if (!ui::MainWindow::pageNames().contains(line.snapshot))
-                return bad("no such page", line.snapshot, ui::MainWindow::pageNames().join(QStringLiteral(", ")));
+                return bad("no such page", line.snapshot,
+                           ui::MainWindow::pageNames().join(QStringLiteral(", ")));
         } else {
             return bad("unknown argument", word, QString());
         }

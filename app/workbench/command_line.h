@@ -19,7 +19,7 @@ struct CommandLine {
     QString snapshot; ///< page; empty: no snapshot
     QString picture;  ///< FILE.png
     QString open;     ///< run id or prefix, "last", or a job file
-    QSize size {1600, 1000};
+    QSize size{1600, 1000};
     double scale = 1;
     std::optional<int> text; ///< percent
     bool help = false;

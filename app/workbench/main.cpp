@@ -50,7 +50,9 @@ int main(int argc, char **argv)
         return complain(parsed.error());
     const app::CommandLine &line = *parsed;
     if (line.help || line.version) {
-        std::fputs(line.help ? qPrintable(app::usage()) : (std::string("rankyard ") + buildId() + "\n").c_str(), stdout);
+        std::fputs(line.help ? qPrintable(app::usage())
+                             : (std::string("rankyard ") + buildId() + "\n").c_str(),
+                   stdout);
         return 0;
     }
     std::unique_ptr<QTemporaryDir> runtime;
@@ -63,8 +65,10 @@ int main(int argc, char **argv)
         qputenv("QT_QPA_PLATFORM", "offscreen");
         qputenv("QT_SCALE_FACTOR", QByteArray::number(line.scale));
     } else if (!hasDisplay()) {
-        return complain(Error::make(Code::NotHere, "there is no display to open a window on")
-                            .withHint("Draw a page with rankyard --snapshot monitor FILE.png, or train with rankyardctl train JOB"));
+        return complain(
+            Error::make(Code::NotHere, "there is no display to open a window on")
+                .withHint(
+                    "Draw a page with rankyard --snapshot monitor FILE.png, or train with rankyardctl train JOB"));
     }
 
     QCoreApplication::setApplicationName(QStringLiteral("rankyard"));
@@ -75,10 +79,12 @@ int main(int argc, char **argv)
     std::setlocale(LC_NUMERIC, "C");
 
     // A snapshot shows how the program looks, not how somebody has arranged it.
-    const std::string remembered = line.isSnapshot() ? std::string() : (configDir() / "workbench.ini").string();
+    const std::string remembered =
+        line.isSnapshot() ? std::string() : (configDir() / "workbench.ini").string();
     ui::Settings settings(QString::fromStdString(remembered));
     if (!line.theme.isEmpty())
-        settings.setThemeMode(line.theme == QLatin1String("dark") ? ui::ThemeMode::Dark : ui::ThemeMode::Light);
+        settings.setThemeMode(line.theme == QLatin1String("dark") ? ui::ThemeMode::Dark
+                                                                  : ui::ThemeMode::Light);
     if (line.text)
         settings.setTextPercent(*line.text);
     ui::Theme &theme = ui::Theme::instance();
@@ -92,7 +98,9 @@ int main(int argc, char **argv)
             theme.setTextPercent(settings.textPercent());
     });
 
-    const std::filesystem::path storeFile = line.store.isEmpty() ? store::RunStore::defaultFile() : std::filesystem::path(line.store.toStdString());
+    const std::filesystem::path storeFile = line.store.isEmpty()
+        ? store::RunStore::defaultFile()
+        : std::filesystem::path(line.store.toStdString());
     ui::DataHub hub(storeFile, &app::predictMemory);
     app::ServiceActions actions(storeFile);
     ui::MainWindow window(&hub, &actions, &settings);

@@ -18,7 +18,8 @@ using Verb = ui::RunActions::Verb;
 class ServiceActions::Worker : public QObject
 {
 public:
-    Worker(ServiceActions *actions, std::filesystem::path file) : m_actions(actions), m_file(std::move(file)) {}
+    Worker(ServiceActions *actions, std::filesystem::path file) : m_actions(actions), m_file(std::move(file))
+    {}
 
     void start(const QString &jobFile)
     {
@@ -89,7 +90,9 @@ private:
         }
         m_service = std::move(opened).value();
 #else
-        fail(what, Error::make(Code::NotHere, "this build can look at runs but not start or steer them").withHint("Build remote/session"));
+        fail(what,
+             Error::make(Code::NotHere, "this build can look at runs but not start or steer them")
+                 .withHint("Build remote/session"));
 #endif
         return m_service.get();
     }
@@ -157,7 +160,8 @@ private:
 #ifdef RANKYARD_WITH_SESSION
         if (session::RunService *service = connectService(what)) {
             // A run that the node has forgotten is only in the store.
-            if (const Status status = service->session().remove(id); !status && status.error().code != Code::NotFound)
+            if (const Status status = service->session().remove(id);
+                !status && status.error().code != Code::NotFound)
                 return fail(what, status.error());
         }
 #endif
@@ -174,7 +178,8 @@ private:
     std::unique_ptr<store::RunStore> m_store;
 };
 
-ServiceActions::ServiceActions(std::filesystem::path storeFile) : m_worker(new Worker(this, std::move(storeFile)))
+ServiceActions::ServiceActions(std::filesystem::path storeFile)
+    : m_worker(new Worker(this, std::move(storeFile)))
 {
     qRegisterMetaType<Error>();
     qRegisterMetaType<Verb>();

@@ -38,7 +38,7 @@ Result<QString> runFor(const QString &open, const ui::DataHub &hub)
     int matches = 0;
     for (const store::RunInfo &run : runs) {
         const bool exact = run.id == open.toStdString();
-        const bool fits = !name.empty() ? run.name == name
+        const bool fits = !name.empty()     ? run.name == name
             : open == QLatin1String("last") ? true
                                             : QString::fromStdString(run.id).startsWith(open);
         if (exact)
@@ -51,7 +51,8 @@ Result<QString> runFor(const QString &open, const ui::DataHub &hub)
     }
     const bool newest = !name.empty() || open == QLatin1String("last");
     if (!found || (matches > 1 && !newest))
-        return Error::make(Code::NotFound, found ? "several runs begin so" : "no such run", open.toStdString())
+        return Error::make(Code::NotFound, found ? "several runs begin so" : "no such run",
+                           open.toStdString())
             .withHint("rankyardctl runs list shows the runs of the store");
     return QString::fromStdString(found->id);
 }

@@ -6,7 +6,7 @@
 namespace rankyard::ui {
 class DataHub;
 class MainWindow;
-}
+} // namespace rankyard::ui
 
 namespace rankyard::app {
 

@@ -16,12 +16,18 @@ struct CodeRow {
 };
 
 constexpr CodeRow codeTable[] = {
-    {Code::Usage, "usage", Exit::BadUsage},           {Code::BadJob, "bad-job", Exit::BadUsage},
-    {Code::BadData, "bad-data", Exit::BadUsage},      {Code::NotFound, "not-found", Exit::BadUsage},
-    {Code::InUse, "in-use", Exit::BadUsage},          {Code::DoesNotFit, "does-not-fit", Exit::CannotRun},
-    {Code::NotHere, "not-here", Exit::CannotRun},     {Code::Io, "io", Exit::CannotRun},
-    {Code::RankFailed, "rank-failed", Exit::RankFailed}, {Code::NodeFailed, "node-failed", Exit::NodeFailed},
-    {Code::Stopped, "stopped", Exit::Stopped},        {Code::Newer, "newer", Exit::BadUsage},
+    {Code::Usage, "usage", Exit::BadUsage},
+    {Code::BadJob, "bad-job", Exit::BadUsage},
+    {Code::BadData, "bad-data", Exit::BadUsage},
+    {Code::NotFound, "not-found", Exit::BadUsage},
+    {Code::InUse, "in-use", Exit::BadUsage},
+    {Code::DoesNotFit, "does-not-fit", Exit::CannotRun},
+    {Code::NotHere, "not-here", Exit::CannotRun},
+    {Code::Io, "io", Exit::CannotRun},
+    {Code::RankFailed, "rank-failed", Exit::RankFailed},
+    {Code::NodeFailed, "node-failed", Exit::NodeFailed},
+    {Code::Stopped, "stopped", Exit::Stopped},
+    {Code::Newer, "newer", Exit::BadUsage},
     {Code::Internal, "internal", Exit::RankFailed},
 };
 
@@ -56,9 +62,21 @@ Error Error::fromErrno(int number, std::string what, std::string where)
     return error;
 }
 
-Error &&Error::withFound(std::string value) && { found = std::move(value); return std::move(*this); }
-Error &&Error::withExpected(std::string value) && { expected = std::move(value); return std::move(*this); }
-Error &&Error::withHint(std::string value) && { hint = std::move(value); return std::move(*this); }
+Error &&Error::withFound(std::string value) &&
+{
+    found = std::move(value);
+    return std::move(*this);
+}
+Error &&Error::withExpected(std::string value) &&
+{
+    expected = std::move(value);
+    return std::move(*this);
+}
+Error &&Error::withHint(std::string value) &&
+{
+    hint = std::move(value);
+    return std::move(*this);
+}
 
 Error &&Error::causedBy(Error value) &&
 {

@@ -112,7 +112,8 @@ fs::path configDir() { return xdg("XDG_CONFIG_HOME", ".config"); }
 
 fs::path runtimeDir()
 {
-    if (const char *value = std::getenv("XDG_RUNTIME_DIR"); value && value[0] == '/' && ::access(value, W_OK) == 0)
+    if (const char *value = std::getenv("XDG_RUNTIME_DIR");
+        value && value[0] == '/' && ::access(value, W_OK) == 0)
         return fs::path(value) / "rankyard";
     return stateDir() / "run";
 }

@@ -60,12 +60,14 @@ Result<Json> parseJson(std::string_view text, const std::string &name, Code code
     }
 }
 
-Status checkSchema(const Json &document, std::string_view family, int version, const std::string &name, Code code)
+Status checkSchema(const Json &document, std::string_view family, int version, const std::string &name,
+                   Code code)
 {
     const std::string expected = std::string(family) + "/" + std::to_string(version);
     const auto at = document.is_object() ? document.find("schema") : document.end();
     if (at == document.end() || !at->is_string())
-        return Error::make(code, "the document does not say its schema", name).withExpected("\"schema\": \"" + expected + "\"");
+        return Error::make(code, "the document does not say its schema", name)
+            .withExpected("\"schema\": \"" + expected + "\"");
     const auto &found = at->get_ref<const std::string &>();
     const std::size_t slash = found.rfind('/');
     int number = 0;
@@ -73,15 +75,22 @@ Status checkSchema(const Json &document, std::string_view family, int version, c
     const bool numbered = slash != std::string::npos
         && std::from_chars(found.data() + slash + 1, end, number).ptr == end && number > 0;
     if (!numbered || found.substr(0, slash) != family)
-        return Error::make(code, "another kind of document", name + ": schema").withFound(found).withExpected(expected);
+        return Error::make(code, "another kind of document", name + ": schema")
+            .withFound(found)
+            .withExpected(expected);
     if (number > version) {
         return Error::make(Code::Newer, "written by a newer version", name + ": schema")
-            .withFound(found).withExpected("at most " + expected).withHint("Update Rankyard to read it");
+            .withFound(found)
+            .withExpected("at most " + expected)
+            .withHint("Update Rankyard to read it");
     }
     return {};
 }
 
-std::string dumpJson(const Json &json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
+std::string dumpJson(const Json &json, int indent)
+{
+    return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 std::string dumpJson(const OrderedJson &json, int indent)
 {

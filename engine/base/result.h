@@ -58,13 +58,13 @@ using Status = Result<void>;
 #define RANKYARD_JOIN2(a, b) a##b
 #define RANKYARD_JOIN(a, b) RANKYARD_JOIN2(a, b)
 /// RY_TRY(f()): leaves the function with f's error. RY_ASSIGN(auto x, f()): the same, else x = the value.
-#define RY_TRY(expression)                                                                                             \
-    do {                                                                                                               \
-        if (auto ryStatus = (expression); !ryStatus.ok())                                                              \
-            return ryStatus.error();                                                                                   \
+#define RY_TRY(expression)                                                                                   \
+    do {                                                                                                     \
+        if (auto ryStatus = (expression); !ryStatus.ok())                                                    \
+            return ryStatus.error();                                                                         \
     } while (false)
-#define RY_ASSIGN(declaration, expression)                                                                             \
-    auto RANKYARD_JOIN(ryResult, __LINE__) = (expression);                                                             \
-    if (!RANKYARD_JOIN(ryResult, __LINE__).ok())                                                                       \
-        return RANKYARD_JOIN(ryResult, __LINE__).error();                                                              \
+#define RY_ASSIGN(declaration, expression)                                                                   \
+    auto RANKYARD_JOIN(ryResult, __LINE__) = (expression);                                                   \
+    if (!RANKYARD_JOIN(ryResult, __LINE__).ok())                                                             \
+        return RANKYARD_JOIN(ryResult, __LINE__).error();                                                    \
     declaration = std::move(RANKYARD_JOIN(ryResult, __LINE__)).value()

@@ -25,7 +25,7 @@ constexpr DTypeRow dtypeTable[] = {
 
 std::int64_t clockNs(clockid_t clock)
 {
-    timespec now {};
+    timespec now{};
     ::clock_gettime(clock, &now);
     return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }

@@ -87,9 +87,10 @@ void addModel(Fields &f, Model &m)
 void addInputs(Fields &f, JobSpec &j)
 {
     f.push_back({"init.seed", &j.init.seed, any("Seed of the initial weights")});
-    f.push_back({"init.from", &j.init.from,
-                 text("A safetensors file or folder with starting weights, relative to the job file; canonical or "
-                      "Hugging Face GPT-2 names")});
+    f.push_back(
+        {"init.from", &j.init.from,
+         text("A safetensors file or folder with starting weights, relative to the job file; canonical or "
+              "Hugging Face GPT-2 names")});
     f.push_back(
         {"data.train", &j.data.train,
          needed(text(

@@ -19,21 +19,22 @@
 namespace rankyard::store {
 
 struct RunInfo {
-    std::string id;      ///< r-<UTC yyyymmddThhmmss>-<6 base32>
+    std::string id; ///< r-<UTC yyyymmddThhmmss>-<6 base32>
     std::string name;
     telemetry::RunState state = telemetry::RunState::Draft;
     std::string node = "local";
-    std::string runDir;  ///< on the node
-    std::string job;     ///< the job document, as JSON text
-    std::int64_t startedNs = 0; ///< wall
-    std::int64_t endedNs = 0;   ///< 0 while it lives
+    std::string runDir;          ///< on the node
+    std::string job;             ///< the job document, as JSON text
+    std::int64_t startedNs = 0;  ///< wall
+    std::int64_t endedNs = 0;    ///< 0 while it lives
     std::int64_t lastSeenNs = 0; ///< wall time of the newest record
-    std::int64_t step = 0;      ///< last finished step
-    std::int64_t steps = 0;     ///< planned
+    std::int64_t step = 0;       ///< last finished step
+    std::int64_t steps = 0;      ///< planned
     int world = 0;
     double lastLoss = std::numeric_limits<double>::quiet_NaN(); ///< NaN before the first step
-    double bestLoss = std::numeric_limits<double>::quiet_NaN(); ///< lowest validation loss, else lowest training loss
-    std::uint32_t epoch = 0;    ///< newest that records are known of
+    double bestLoss =
+        std::numeric_limits<double>::quiet_NaN(); ///< lowest validation loss, else lowest training loss
+    std::uint32_t epoch = 0;                      ///< newest that records are known of
     double tokensPerS = 0;
     std::string tags;
     std::optional<Error> error;
@@ -87,7 +88,7 @@ public:
     /// Inserts a run. Of one that is there, replaces only what is known before the first record (name, node, runDir, job,
     /// steps, world; tags when given; state unless Draft); what its records said stays.
     Status putRun(const RunInfo &run);
-    Result<std::vector<RunInfo>> runs(); ///< newest first
+    Result<std::vector<RunInfo>> runs();                ///< newest first
     Result<RunInfo> run(const std::string &idOrPrefix); ///< a unique prefix, or "last"
     Status removeRun(const std::string &id);
     Status setState(const std::string &id, telemetry::RunState state, const std::optional<Error> &error = {});
@@ -100,21 +101,24 @@ public:
     Result<std::vector<StreamPosition>> positions(const std::string &id);
 
     /// Raw rows of rank `rank` (−1: all ranks), steps first ≤ s ≤ last, by step then rank.
-    Result<std::vector<StepRow>> steps(const std::string &id, std::int32_t rank, std::int64_t first, std::int64_t last);
+    Result<std::vector<StepRow>> steps(const std::string &id, std::int32_t rank, std::int64_t first,
+                                       std::int64_t last);
     /// Abandoned tails: steps that a later epoch ran again, by epoch, step, rank. Of all ranks when rank is −1.
     Result<std::vector<StepRow>> superseded(const std::string &id, std::int32_t rank);
-    Result<std::vector<telemetry::EvalRecord>> evals(const std::string &id); ///< by step
+    Result<std::vector<telemetry::EvalRecord>> evals(const std::string &id);   ///< by step
     Result<std::vector<telemetry::EventRecord>> events(const std::string &id); ///< as they came
-    Result<std::vector<HelloRow>> hellos(const std::string &id); ///< by epoch, rank
+    Result<std::vector<HelloRow>> hellos(const std::string &id);               ///< by epoch, rank
     /// The newest `limit` lines with id > after, oldest first.
     Result<std::vector<LogRow>> logs(const std::string &id, std::int64_t after, int limit);
     /// At most `points` (≥ 2) buckets of a metric of metricNames() over the step range, ascending, from the pyramid: every extreme in
     /// view is in some bucket, nothing outside the range is. Rank −1: over all ranks, `last` that of the lowest.
-    Result<std::vector<SeriesPoint>> series(const std::string &id, const std::string &metric, std::int32_t rank,
-                                            std::int64_t first, std::int64_t last, int points);
+    Result<std::vector<SeriesPoint>> series(const std::string &id, const std::string &metric,
+                                            std::int32_t rank, std::int64_t first, std::int64_t last,
+                                            int points);
     /// Spans kept of a rank (of the last 8 steps, of the first, of 1 in 100, and of steps that overflowed), newest first; of one step, or of all when
     /// `step` is −1. Files beside the store.
-    Result<std::vector<telemetry::SpanRecord>> spans(const std::string &id, std::int32_t rank, std::int64_t step);
+    Result<std::vector<telemetry::SpanRecord>> spans(const std::string &id, std::int32_t rank,
+                                                     std::int64_t step);
 
     /// Grows with every change that any process made; cheap to poll.
     std::int64_t dataVersion();

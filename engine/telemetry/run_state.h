@@ -8,8 +8,21 @@
 namespace rankyard::telemetry {
 
 enum class RunState : std::uint8_t {
-    Draft, Deploying, Preflight, Starting, Running, Degraded, Pausing, Paused, Stopping,
-    Finished, Failed, FailedResumable, Stopped, Preempted, Lost,
+    Draft,
+    Deploying,
+    Preflight,
+    Starting,
+    Running,
+    Degraded,
+    Pausing,
+    Paused,
+    Stopping,
+    Finished,
+    Failed,
+    FailedResumable,
+    Stopped,
+    Preempted,
+    Lost,
 };
 
 const char *nameOf(RunState state); ///< "draft" … "failed-resumable" …

@@ -160,10 +160,14 @@ const char *likelyCause(int signal)
 
 Error bySignal(const Evidence &evidence, const std::string &oomEvidence)
 {
-    Error error = Error::make(Code::RankFailed, "killed by " + signalName(evidence.status.signal) + " (pid " + std::to_string(evidence.pid) + ")", "rank " + std::to_string(evidence.rank));
+    Error error = Error::make(Code::RankFailed,
+                              "killed by " + signalName(evidence.status.signal) + " (pid "
+                                  + std::to_string(evidence.pid) + ")",
+                              "rank " + std::to_string(evidence.rank));
     if (evidence.status.signal == SIGKILL && !oomEvidence.empty()) {
         error.what += ", likely out of memory: " + oomEvidence;
-        error.hint = "Use a smaller batch.micro, recompute, or a higher zero.stage, or give the job more memory";
+        error.hint =
+            "Use a smaller batch.micro, recompute, or a higher zero.stage, or give the job more memory";
     } else {
         error.what += ", likely cause: " + std::string(likelyCause(evidence.status.signal));
     }
@@ -185,7 +189,8 @@ Error describe(const Evidence &evidence, const std::string &oomEvidence)
         return error;
     }
     case Evidence::Kind::ExitCode:
-        return Error::make(Code::RankFailed, "ended before its work was done (pid " + std::to_string(evidence.pid) + ")", where)
+        return Error::make(Code::RankFailed,
+                           "ended before its work was done (pid " + std::to_string(evidence.pid) + ")", where)
             .withFound("exit status " + std::to_string(evidence.status.code));
     case Evidence::Kind::PeerError:
     case Evidence::Kind::Hang:

@@ -167,8 +167,8 @@ void Run::checkBeats(std::int64_t now)
     const double seconds = static_cast<double>(now - std::min(hung->beatNs, hung->progressNs)) / 1e9;
     const char state = processState(hung->pid);
     Error error = Error::make(Code::RankFailed,
-                              "makes no progress for " + formatDuration(seconds) + ": it is " + wordsFor(state) +
-                                  " (pid " + std::to_string(hung->pid) + ")",
+                              "makes no progress for " + formatDuration(seconds) + ": it is "
+                                  + wordsFor(state) + " (pid " + std::to_string(hung->pid) + ")",
                               "rank " + std::to_string(hung->number));
     error.found = std::string("process state ") + (state ? std::string(1, state) : "?");
     fail({Evidence::Kind::Hang, hung->number, hung->pid, {}, std::move(error)});

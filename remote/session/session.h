@@ -20,10 +20,10 @@ namespace rankyard::session {
 
 struct StartRequest {
     spec::JobSpec job;
-    std::string jobDir;             ///< relative paths of the job are relative to this
-    std::string runId;              ///< empty: a new one. Starting an id that exists is no second start
-    std::string runDir;             ///< empty: the node's default
-    std::string resume;             ///< id of a run whose newest checkpoint to start from; the same id continues that run
+    std::string jobDir; ///< relative paths of the job are relative to this
+    std::string runId;  ///< empty: a new one. Starting an id that exists is no second start
+    std::string runDir; ///< empty: the node's default
+    std::string resume; ///< id of a run whose newest checkpoint to start from; the same id continues that run
 };
 
 struct RunStatus {
@@ -35,7 +35,7 @@ struct RunStatus {
     int world = 0;
     std::int64_t startedNs = 0; ///< wall
     std::int64_t step = 0;
-    std::int64_t steps = 0;     ///< planned
+    std::int64_t steps = 0;                                 ///< planned
     double loss = std::numeric_limits<double>::quiet_NaN(); ///< of the last step
     std::optional<Error> error;
     std::string logFile;                ///< on the node, of the rank that failed first, else of rank 0
@@ -72,15 +72,17 @@ public:
     virtual Result<RunStatus> start(const StartRequest &request) = 0;
     /// Sends records after `from` (all streams; empty: from the begin), then what comes.
     virtual Status subscribe(const std::string &run, const std::vector<store::StreamPosition> &from) = 0;
-    virtual Status stop(const std::string &run) = 0;       ///< at the next step boundary, with a checkpoint; exit state stopped
-    virtual Status kill(const std::string &run) = 0;       ///< at once
+    virtual Status stop(
+        const std::string &run) = 0; ///< at the next step boundary, with a checkpoint; exit state stopped
+    virtual Status kill(const std::string &run) = 0; ///< at once
     virtual Status pause(const std::string &run) = 0;
     virtual Status resume(const std::string &run) = 0;     ///< of a paused run
     virtual Status checkpoint(const std::string &run) = 0; ///< at the next step boundary
     virtual Result<std::vector<RunStatus>> list() = 0;
     /// A run with its job document.
     virtual Result<std::pair<RunStatus, Json>> describe(const std::string &run) = 0;
-    virtual Status remove(const std::string &run) = 0;     ///< the run's folder on the node; refused while it lives
+    virtual Status remove(
+        const std::string &run) = 0; ///< the run's folder on the node; refused while it lives
 };
 
 /// Session + store: what ctl and the workbench use. Ingests whatever the agent sends into the store, on its own thread.
@@ -90,16 +92,18 @@ public:
     struct Callbacks {
         std::function<void(const std::string &run)> changed; ///< the store has news of this run
         std::function<void(const RunStatus &)> status;
-        std::function<void(const Error &)> lost;    ///< the agent; the runs go on
-        std::function<void(const Error &)> trouble; ///< the store does not take what came; it is tried again. May be empty
+        std::function<void(const Error &)> lost; ///< the agent; the runs go on
+        std::function<void(const Error &)>
+            trouble; ///< the store does not take what came; it is tried again. May be empty
     };
 
     /// Connects, and follows every run that the store still takes for live, so that ends that nobody saw are learned.
-    static Result<std::unique_ptr<RunService>> open(const std::filesystem::path &storeFile, Callbacks callbacks);
+    static Result<std::unique_ptr<RunService>> open(const std::filesystem::path &storeFile,
+                                                    Callbacks callbacks);
     virtual ~RunService() = default;
 
     virtual Result<std::string> start(const StartRequest &request) = 0; ///< the run's id
-    virtual Status follow(const std::string &run) = 0;                  ///< catch up from the store's positions, then live
+    virtual Status follow(const std::string &run) = 0; ///< catch up from the store's positions, then live
     virtual Session &session() = 0;
     /// Waits until the run has ended and everything it sent is stored. Looks at `cancelled` every 20 ms: Stopped when it says so.
     /// NodeFailed when the agent was lost.

@@ -70,7 +70,7 @@ int Command::wait(milliseconds deadline)
 {
     if (!m_ended) {
         const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, m_pid, 0));
-        pollfd entry {pidfd, POLLIN, 0};
+        pollfd entry{pidfd, POLLIN, 0};
         const int ready = ::poll(&entry, 1, static_cast<int>(deadline.count()));
         ::close(pidfd);
         if (ready <= 0)
@@ -93,8 +93,9 @@ bool Command::waitForError(const std::string &text, milliseconds deadline)
     while (steady_clock::now() < end) {
         if (errors().find(text) != std::string::npos)
             return true;
-        siginfo_t info {};
-        if (::waitid(P_PID, static_cast<id_t>(m_pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0)
+        siginfo_t info{};
+        if (::waitid(P_PID, static_cast<id_t>(m_pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0
+            || info.si_pid != 0)
             return errors().find(text) != std::string::npos;
         ::poll(nullptr, 0, 2);
     }

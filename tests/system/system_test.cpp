@@ -26,9 +26,11 @@ void SystemTest::SetUp()
     m_sharedBefore = sharedMemoryFiles();
     std::string text;
     for (int i = 0; i < 4000; ++i)
-        text += "The ship sailed " + std::to_string(i * 7919 % 1000) + " miles and met " + std::to_string(i % 17) + " others.\n";
+        text += "The ship sailed " + std::to_string(i * 7919 % 1000) + " miles and met "
+            + std::to_string(i % 17) + " others.\n";
     ASSERT_TRUE(writeFileAtomically(m_dir / "text.txt", text));
-    auto prepared = ctlDone({"data", "prepare", (m_dir / "text.txt").string(), "--tokenizer", "byte", "--out", (m_dir / "corpus").string()});
+    auto prepared = ctlDone({"data", "prepare", (m_dir / "text.txt").string(), "--tokenizer", "byte", "--out",
+                             (m_dir / "corpus").string()});
     ASSERT_EQ(prepared->wait(), 0) << prepared->errors();
 }
 
@@ -56,7 +58,8 @@ void SystemTest::endAgents()
         const int pid = at == std::string::npos ? 0 : std::atoi(log->c_str() + at + 4);
         if (pid <= 0 || isGone(pid))
             continue;
-        const auto name = fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).filename().string();
+        const auto name =
+            fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).filename().string();
         if (name.rfind("rankyard-agent", 0) != 0)
             continue;
         ::kill(pid, SIGTERM);
@@ -88,7 +91,8 @@ std::unique_ptr<Command> SystemTest::ctlDone(std::vector<std::string> arguments)
 
 std::string SystemTest::job(const std::map<std::string, Json> &changes, const std::string &name)
 {
-    Json json = {{"schema", "rankyard/job/1"}, {"name", "small"},
+    Json json = {{"schema", "rankyard/job/1"},
+                 {"name", "small"},
                  {"model", {{"layers", 2}, {"hidden", 64}, {"heads", 4}, {"seq", 64}, {"vocab", 257}}},
                  {"data", {{"train", "corpus"}}},
                  {"batch", {{"global", 8}, {"micro", 2}}},
@@ -116,9 +120,9 @@ std::vector<int> SystemTest::workers() const
     std::error_code error;
     for (fs::directory_iterator it("/proc", error), end; !error && it != end; it.increment(error)) {
         const int pid = std::atoi(it->path().filename().c_str());
-        const auto environment = pid > 0 ? readFile(it->path() / "environ") : Result<std::string>(Error {});
-        if (environment && environment->find("RANKYARD_RUN=") != std::string::npos &&
-            environment->find(mine) != std::string::npos && !isGone(pid))
+        const auto environment = pid > 0 ? readFile(it->path() / "environ") : Result<std::string>(Error{});
+        if (environment && environment->find("RANKYARD_RUN=") != std::string::npos
+            && environment->find(mine) != std::string::npos && !isGone(pid))
             pids.push_back(pid);
     }
     return pids;
@@ -138,7 +142,7 @@ std::vector<int> SystemTest::waitForWorkers(std::size_t count) const
 std::int64_t SystemTest::lastStep()
 {
     const Json json = ctlDone({"runs", "list", "--json"})->json();
-    return json.is_object() && !json["runs"].empty() ? json["runs"][0].value("step", std::int64_t {0}) : 0;
+    return json.is_object() && !json["runs"].empty() ? json["runs"][0].value("step", std::int64_t{0}) : 0;
 }
 
 bool SystemTest::waitForStep(std::int64_t step)
@@ -169,7 +173,8 @@ std::map<std::int64_t, double> SystemTest::losses(const Json &document)
     std::map<std::int64_t, double> all;
     if (document.is_object() && document.contains("steps")) {
         for (const Json &step : document["steps"])
-            all[step["step"].get<std::int64_t>()] = step["loss"].is_number() ? step["loss"].get<double>() : 0.0 / 0.0;
+            all[step["step"].get<std::int64_t>()] =
+                step["loss"].is_number() ? step["loss"].get<double>() : 0.0 / 0.0;
     }
     return all;
 }

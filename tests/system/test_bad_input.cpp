@@ -45,9 +45,19 @@ TEST_F(BadInput, JobsThatCannotRunAreRefusedByName)
 TEST_F(BadInput, WrongUsageIsTwo)
 {
     const std::string file = job();
-    for (const std::vector<std::string> &arguments : std::vector<std::vector<std::string>> {
-             {}, {"dance"}, {"train"}, {"train", file, file}, {"train", "/none.json"}, {"stop"}, {"stop", "r-none"}, {"attach"},
-             {"runs"}, {"runs", "compare", "one"}, {"train", file, "--set", "x"}, {"train", file, "--steps", "many"}}) {
+    for (const std::vector<std::string> &arguments :
+         std::vector<std::vector<std::string>>{{},
+                                               {"dance"},
+                                               {"train"},
+                                               {"train", file, file},
+                                               {"train", "/none.json"},
+                                               {"stop"},
+                                               {"stop", "r-none"},
+                                               {"attach"},
+                                               {"runs"},
+                                               {"runs", "compare", "one"},
+                                               {"train", file, "--set", "x"},
+                                               {"train", file, "--steps", "many"}}) {
         auto command = ctlDone(arguments);
         EXPECT_EQ(command->wait(), 2) << (arguments.empty() ? "" : arguments[0]) << "\n" << command->errors();
         EXPECT_FALSE(command->errors().empty());

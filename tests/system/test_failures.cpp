@@ -42,7 +42,8 @@ TEST_F(Failures, KillNineOfAWorkerIsToldInThreeLines)
         const auto begin = std::chrono::steady_clock::now();
         ::kill(pids[static_cast<std::size_t>(round) % 2], SIGKILL);
         const int status = train->wait();
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        const double seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         worst = std::max(worst, seconds);
         EXPECT_EQ(status, 4) << train->errors();
         EXPECT_TRUE(workers().empty());
@@ -115,7 +116,8 @@ TEST_F(Failures, AFullDiskIsNamedAndNothingHangs)
     fs::create_directories(small);
     if (::mount("none", small.c_str(), "tmpfs", 0, "size=600k") != 0)
         GTEST_SKIP() << "cannot mount a small tmpfs";
-    auto train = ctl({"train", job({{"/run/steps", 30}, {"/run/checkpoint_every", 5}}), "--run-dir", (small / "run").string(), "--json"});
+    auto train = ctl({"train", job({{"/run/steps", 30}, {"/run/checkpoint_every", 5}}), "--run-dir",
+                      (small / "run").string(), "--json"});
     const int status = train->wait();
     const Json json = train->json();
     // Checkpoints do not fit; the steps are made nevertheless, and the end says what is missing.
@@ -131,7 +133,8 @@ TEST_F(Failures, AFullDiskIsNamedAndNothingHangs)
 
 TEST_F(Failures, OutOfMemoryIsSaidWhenTheCgroupSaysSo)
 {
-    const fs::path group = fs::path("/sys/fs/cgroup/memory") / ("rankyard-test-" + std::to_string(::getpid()));
+    const fs::path group =
+        fs::path("/sys/fs/cgroup/memory") / ("rankyard-test-" + std::to_string(::getpid()));
     std::error_code error;
     const auto write = [](const fs::path &file, const std::string &text) {
         std::ofstream out(file);
@@ -154,7 +157,8 @@ TEST_F(Failures, OutOfMemoryIsSaidWhenTheCgroupSaysSo)
     ASSERT_TRUE(waitForStep(2));
     // Now less than what they hold. Reclaim may take a few rounds.
     write(group / "memory.swappiness", "0");
-    for (int i = 0; i < 50 && !write(group / "memory.limit_in_bytes", "30000000") && workers().size() == 2; ++i)
+    for (int i = 0; i < 50 && !write(group / "memory.limit_in_bytes", "30000000") && workers().size() == 2;
+         ++i)
         ::usleep(20'000);
     const int status = train->wait(std::chrono::seconds(20));
     if (status == -1000) {

@@ -21,7 +21,8 @@ TEST_F(Train, GivesOneDocumentWithEveryStep)
     ASSERT_EQ(json["steps"].size(), 20u);
     EXPECT_LT(json["steps"][19]["loss"], json["steps"][0]["loss"]);
     EXPECT_FALSE(json["valid"].empty());
-    for (const char *key : {"step", "loss", "grad_norm", "lr", "loss_scale", "overflow", "tokens_per_s", "step_ms", "memory", "comm"})
+    for (const char *key : {"step", "loss", "grad_norm", "lr", "loss_scale", "overflow", "tokens_per_s",
+                            "step_ms", "memory", "comm"})
         EXPECT_TRUE(json["steps"][3].contains(key)) << key;
     const Json again = ctlDone({"runs", "metrics", json["run"], "--json"})->json();
     EXPECT_EQ(again["steps"], json["steps"]);
@@ -93,7 +94,9 @@ TEST_F(Train, DetachesAndIsControlledByOtherCommands)
     auto attach = ctl({"attach", run, "--json"});
     ASSERT_TRUE(waitForStep(3));
     EXPECT_EQ(ctlDone({"pause", run})->wait(), 0);
-    const auto state = [&] { return ctlDone({"runs", "show", run, "--json"})->json().value("state", std::string()); };
+    const auto state = [&] {
+        return ctlDone({"runs", "show", run, "--json"})->json().value("state", std::string());
+    };
     for (int i = 0; i < 500 && state() != "paused"; ++i) {
     }
     EXPECT_EQ(state(), "paused");
@@ -118,7 +121,8 @@ TEST_F(Train, CtrlCStopsCleanlyAtAnyMoment)
         train->signal(SIGINT);
         const int status = train->wait();
         // Before it has read its command line a signal has its usual effect: then nothing was started.
-        EXPECT_TRUE(status == 6 || status == -SIGINT) << ms << " ms: exit " << status << "\n" << train->errors();
+        EXPECT_TRUE(status == 6 || status == -SIGINT) << ms << " ms: exit " << status << "\n"
+                                                      << train->errors();
         EXPECT_TRUE(workers().empty()) << ms;
         if (status == 6 && train->json().contains("state"))
             EXPECT_EQ(train->json()["state"], "stopped");

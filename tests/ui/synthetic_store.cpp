@@ -20,7 +20,8 @@ constexpr std::int64_t tokensPerStep = 16 * 256;
 /// Uniform in [−1, 1), a function of its arguments alone.
 double noise(unsigned seed, std::int64_t step, int what)
 {
-    std::uint64_t x = seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(step) * 0xBF58476D1CE4E5B9ull + static_cast<std::uint64_t>(what) * 0x94D049BB133111EBull;
+    std::uint64_t x = seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(step) * 0xBF58476D1CE4E5B9ull
+        + static_cast<std::uint64_t>(what) * 0x94D049BB133111EBull;
     x ^= x >> 30;
     x *= 0xBF58476D1CE4E5B9ull;
     x ^= x >> 27;
@@ -29,7 +30,10 @@ double noise(unsigned seed, std::int64_t step, int what)
     return static_cast<double>(x >> 11) / static_cast<double>(1ull << 52) - 1;
 }
 
-bool contains(const std::vector<std::int64_t> &steps, std::int64_t step) { return std::find(steps.begin(), steps.end(), step) != steps.end(); }
+bool contains(const std::vector<std::int64_t> &steps, std::int64_t step)
+{
+    return std::find(steps.begin(), steps.end(), step) != steps.end();
+}
 
 double smoothLoss(const SyntheticRun &run, std::int64_t step)
 {
@@ -67,7 +71,10 @@ double scaleAt(const SyntheticRun &run, std::int64_t step)
     return std::exp2(power);
 }
 
-std::int64_t wallOf(const SyntheticRun &run, std::int64_t step) { return run.startedNs + 3'000'000'000 + step * 412'000'000; }
+std::int64_t wallOf(const SyntheticRun &run, std::int64_t step)
+{
+    return run.startedNs + 3'000'000'000 + step * 412'000'000;
+}
 
 telemetry::StepRecord stepOf(const SyntheticRun &run, std::int64_t step, int rank, double scale)
 {
@@ -78,8 +85,9 @@ telemetry::StepRecord stepOf(const SyntheticRun &run, std::int64_t step, int ran
     record.loss = lossAt(run, step);
     record.overflow = contains(run.overflow, step);
     const double t = static_cast<double>(step) / static_cast<double>(run.steps);
-    record.gradNorm = record.overflow ? std::numeric_limits<double>::infinity()
-                                      : (6 * std::exp(-14 * t) + 0.45) * (1 + 0.22 * noise(run.seed, step, 2));
+    record.gradNorm = record.overflow
+        ? std::numeric_limits<double>::infinity()
+        : (6 * std::exp(-14 * t) + 0.45) * (1 + 0.22 * noise(run.seed, step, 2));
     const double warm = std::min(1.0, static_cast<double>(step) / (0.05 * static_cast<double>(run.steps)));
     record.lr = run.lr * warm * (0.1 + 0.9 * 0.5 * (1 + std::cos(M_PI * std::min(1.0, t))));
     record.lossScale = scale;
@@ -92,9 +100,11 @@ telemetry::StepRecord stepOf(const SyntheticRun &run, std::int64_t step, int ran
     record.computeMs = record.stepMs - record.optimizerMs - record.dataMs - exposed;
     record.mfu = run.mfu ? 0.58 + 0.02 * noise(run.seed, step, 8) : 0;
     constexpr std::int64_t MiB = 1 << 20;
-    record.memory = {28 * MiB, 28 * MiB, 56 * MiB / std::max(1, run.world), 71 * MiB, 0, 25 * MiB, 6 * MiB, 0};
+    record.memory = {28 * MiB, 28 * MiB, 56 * MiB / std::max(1, run.world), 71 * MiB, 0, 25 * MiB,
+                     6 * MiB,  0};
     if (run.world > 1) {
-        record.comm.push_back({"dp", 28 * MiB, 28 * MiB, 14 * MiB, 96 + 6 * noise(run.seed, step, 9), exposed});
+        record.comm.push_back(
+            {"dp", 28 * MiB, 28 * MiB, 14 * MiB, 96 + 6 * noise(run.seed, step, 9), exposed});
         record.comm.push_back({"world", 4096, 4096, 4096, 0.4, 0.2});
     }
     return record;
@@ -141,25 +151,35 @@ void addStep(Streams &streams, const SyntheticRun &run, std::int64_t step, doubl
         const auto record = stepOf(run, step, rank, scale);
         streams.add(rank, record);
         if (step % 5 == rank || step == 1)
-            streams.add(rank, telemetry::LogRecord {record.wallNs + rank, Level::Info, step,
-                                                    text("loss %.3f %.0f tok/s %.0f ms", record.loss, record.tokensPerS, record.stepMs)});
+            streams.add(rank,
+                        telemetry::LogRecord{record.wallNs + rank, Level::Info, step,
+                                             text("loss %.3f %.0f tok/s %.0f ms", record.loss,
+                                                  record.tokensPerS, record.stepMs)});
         if (record.overflow && rank == 0) {
-            streams.add(0, telemetry::LogRecord {record.wallNs, Level::Warning, step,
-                                                 text("loss scale 2^%.0f -> 2^%.0f (overflow)", std::log2(scale), std::log2(scale) - 1)});
-            streams.add(0, telemetry::EventRecord {record.wallNs, step, "overflow", Json {{"scale", scale}}});
+            streams.add(0,
+                        telemetry::LogRecord{record.wallNs, Level::Warning, step,
+                                             text("loss scale 2^%.0f -> 2^%.0f (overflow)", std::log2(scale),
+                                                  std::log2(scale) - 1)});
+            streams.add(0, telemetry::EventRecord{record.wallNs, step, "overflow", Json{{"scale", scale}}});
         }
         if (rank == 0 && std::isnan(record.loss))
-            streams.add(0, telemetry::LogRecord {record.wallNs, Level::Error, step, "loss is not a number"});
+            streams.add(0, telemetry::LogRecord{record.wallNs, Level::Error, step, "loss is not a number"});
     }
     const std::int64_t every = std::max<std::int64_t>(10, run.steps / 40);
     if (step % every == 0) {
         const double loss = smoothLoss(run, step) + 0.06;
-        streams.add(0, telemetry::EvalRecord {step, loss, 8 * tokensPerStep, wallOf(run, step)});
-        streams.add(0, telemetry::LogRecord {wallOf(run, step) + 5, Level::Info, step, text("eval: loss %.3f over 8 batches", loss)});
+        streams.add(0, telemetry::EvalRecord{step, loss, 8 * tokensPerStep, wallOf(run, step)});
+        streams.add(0,
+                    telemetry::LogRecord{wallOf(run, step) + 5, Level::Info, step,
+                                         text("eval: loss %.3f over 8 batches", loss)});
     }
     if (step % (every * 8) == 0) {
-        streams.add(-1, telemetry::EventRecord {wallOf(run, step), step, "checkpoint", Json {{"path", "ckpt/step-" + std::to_string(step)}}});
-        streams.add(-1, telemetry::LogRecord {wallOf(run, step) + 9, Level::Info, step, "checkpoint written, 112 MiB in 0.4 s"});
+        streams.add(-1,
+                    telemetry::EventRecord{wallOf(run, step), step, "checkpoint",
+                                           Json{{"path", "ckpt/step-" + std::to_string(step)}}});
+        streams.add(-1,
+                    telemetry::LogRecord{wallOf(run, step) + 9, Level::Info, step,
+                                         "checkpoint written, 112 MiB in 0.4 s"});
     }
 }
 
@@ -174,19 +194,22 @@ double lossAt(const SyntheticRun &run, std::int64_t step)
 
 std::string jobOf(const SyntheticRun &run)
 {
-    return dumpJson(Json {{"schema", "rankyard/job/1"},
-                          {"name", run.name},
-                          {"model", {{"family", "gpt2"}, {"layers", 6}, {"hidden", 384}, {"heads", 6}, {"seq", 256}, {"vocab", 512}}},
-                          {"data", {{"train", "corpus"}}},
-                          {"batch", {{"global", 16}, {"micro", 4}}},
-                          {"layout", {{"dp", run.world}}},
-                          {"zero", {{"stage", run.world > 1 ? 1 : 0}}},
-                          {"precision", {{"compute", run.compute}}},
-                          {"optimizer", {{"lr", run.lr}}},
-                          {"run", {{"steps", run.steps}}}});
+    return dumpJson(Json{
+        {"schema", "rankyard/job/1"},
+        {"name", run.name},
+        {"model",
+         {{"family", "gpt2"}, {"layers", 6}, {"hidden", 384}, {"heads", 6}, {"seq", 256}, {"vocab", 512}}},
+        {"data", {{"train", "corpus"}}},
+        {"batch", {{"global", 16}, {"micro", 4}}},
+        {"layout", {{"dp", run.world}}},
+        {"zero", {{"stage", run.world > 1 ? 1 : 0}}},
+        {"precision", {{"compute", run.compute}}},
+        {"optimizer", {{"lr", run.lr}}},
+        {"run", {{"steps", run.steps}}}});
 }
 
-Status putSteps(const std::filesystem::path &file, const SyntheticRun &run, std::int64_t first, std::int64_t last, std::uint32_t epoch)
+Status putSteps(const std::filesystem::path &file, const SyntheticRun &run, std::int64_t first,
+                std::int64_t last, std::uint32_t epoch)
 {
     RY_ASSIGN(auto runs, store::RunStore::open(file));
     Streams streams(*runs, run.id, epoch);
@@ -220,8 +243,12 @@ Status putRun(const std::filesystem::path &file, const SyntheticRun &given)
         RY_TRY(runs->putRun(info));
         Streams streams(*runs, run.id, 1);
         for (int rank = 0; rank < run.world; ++rank) {
-            streams.add(rank, telemetry::HelloRecord {Json {{"host", "localhost"}, {"pid", 4000 + rank}, {"device", "cpu"}, {"threads", 1}}});
-            streams.add(rank, telemetry::LogRecord {run.startedNs + 1'000'000'000, telemetry::Level::Info, 0, "ready: arenas mapped and touched"});
+            streams.add(rank,
+                        telemetry::HelloRecord{Json{
+                            {"host", "localhost"}, {"pid", 4000 + rank}, {"device", "cpu"}, {"threads", 1}}});
+            streams.add(rank,
+                        telemetry::LogRecord{run.startedNs + 1'000'000'000, telemetry::Level::Info, 0,
+                                             "ready: arenas mapped and touched"});
         }
         RY_TRY(runs->ingest(run.id, streams.take()));
     }
@@ -231,10 +258,13 @@ Status putRun(const std::filesystem::path &file, const SyntheticRun &given)
         return {};
     RY_ASSIGN(auto runs, store::RunStore::open(file));
     Streams streams(*runs, run.id, 1);
-    Json detail {{"from", "running"}, {"to", telemetry::nameOf(run.state)}, {"cause", "synthetic"}, {"actor", "agent"}};
+    Json detail{{"from", "running"},
+                {"to", telemetry::nameOf(run.state)},
+                {"cause", "synthetic"},
+                {"actor", "agent"}};
     if (run.error)
         detail["error"] = *run.error;
-    streams.add(-1, telemetry::EventRecord {wallOf(run, run.done) + 1'000'000'000, run.done, "state", detail});
+    streams.add(-1, telemetry::EventRecord{wallOf(run, run.done) + 1'000'000'000, run.done, "state", detail});
     return runs->ingest(run.id, streams.take());
 }
 
@@ -280,7 +310,10 @@ Status putDemo(const std::filesystem::path &file)
     failed.steps = 1000;
     failed.lr = 1e-3;
     failed.endedAgoNs = 23 * hour;
-    failed.error = Error::make(Code::RankFailed, "the worker was killed by signal 9", "rank 1").withHint("Often the kernel's out-of-memory killer: see dmesg, or plan with a smaller micro-batch");
+    failed.error =
+        Error::make(Code::RankFailed, "the worker was killed by signal 9", "rank 1")
+            .withHint(
+                "Often the kernel's out-of-memory killer: see dmesg, or plan with a smaller micro-batch");
     RY_TRY(putRun(file, failed));
     return {};
 }

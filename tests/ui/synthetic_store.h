@@ -18,7 +18,7 @@ struct SyntheticRun {
     std::string id = "r-20261130T120000-abcdef";
     std::string name = "gpt-kjv";
     telemetry::RunState state = telemetry::RunState::Finished;
-    std::int64_t steps = 2000;   ///< planned
+    std::int64_t steps = 2000; ///< planned
     std::int64_t done = 2000;
     int world = 2;
     std::string compute = "fp16";
@@ -27,7 +27,8 @@ struct SyntheticRun {
     std::vector<std::int64_t> nan;      ///< steps with a NaN loss
     std::vector<std::int64_t> overflow; ///< steps that overflow
     std::int64_t startedNs = 1'796'040'000'000'000'000;
-    std::int64_t endedAgoNs = 0;        ///< shifts the start so that the run ends this long before now; 0: as it stands
+    std::int64_t endedAgoNs =
+        0; ///< shifts the start so that the run ends this long before now; 0: as it stands
     bool mfu = false;
     std::optional<Error> error;
 };
@@ -36,7 +37,8 @@ std::string jobOf(const SyntheticRun &run);
 double lossAt(const SyntheticRun &run, std::int64_t step); ///< as ingested
 Status putRun(const std::filesystem::path &store, const SyntheticRun &run);
 /// Further steps of a run that is there.
-Status putSteps(const std::filesystem::path &store, const SyntheticRun &run, std::int64_t first, std::int64_t last, std::uint32_t epoch = 1);
+Status putSteps(const std::filesystem::path &store, const SyntheticRun &run, std::int64_t first,
+                std::int64_t last, std::uint32_t epoch = 1);
 /// A store as a week of work would leave it: one live run, finished, stopped and failed ones.
 Status putDemo(const std::filesystem::path &store);
 

@@ -71,7 +71,9 @@ private slots:
         QCOMPARE(notices.rowCount(), 200);
         QVERIFY(stack.shown() <= 4);
         int ran = 0;
-        const int id = notices.post(Error::make(Code::Io, "disk is full", "/data").withHint("Free some space"), QStringLiteral("Retry"), [&] { ++ran; });
+        const int id =
+            notices.post(Error::make(Code::Io, "disk is full", "/data").withHint("Free some space"),
+                         QStringLiteral("Retry"), [&] { ++ran; });
         QVERIFY(notices.index(0).data().toString().contains(QStringLiteral("Free some space")));
         notices.act(id);
         QCOMPARE(ran, 1);
@@ -152,14 +154,16 @@ private slots:
     {
         std::vector<int> at;
         QVERIFY(fuzzyScore(QStringLiteral("rts"), QStringLiteral("Run the sample"), &at) > 0);
-        QCOMPARE(at, (std::vector<int> {0, 4, 8}));
+        QCOMPARE(at, (std::vector<int>{0, 4, 8}));
         QCOMPARE(fuzzyScore(QStringLiteral("xyz"), QStringLiteral("Run the sample")), -1);
-        QVERIFY(fuzzyScore(QStringLiteral("fit"), QStringLiteral("Fit charts")) > fuzzyScore(QStringLiteral("fit"), QStringLiteral("Filter the text")));
+        QVERIFY(fuzzyScore(QStringLiteral("fit"), QStringLiteral("Fit charts"))
+                > fuzzyScore(QStringLiteral("fit"), QStringLiteral("Filter the text")));
     }
 
     void segmentedMovesByArrows()
     {
-        Segmented segmented(QStringLiteral("X axis"), {QStringLiteral("Step"), QStringLiteral("Tokens"), QStringLiteral("Time")});
+        Segmented segmented(QStringLiteral("X axis"),
+                            {QStringLiteral("Step"), QStringLiteral("Tokens"), QStringLiteral("Time")});
         QSignalSpy changed(&segmented, &Segmented::changed);
         segmented.show();
         segmented.activateWindow();

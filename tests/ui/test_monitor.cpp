@@ -25,7 +25,10 @@ namespace {
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-std::map<int, double> predicted(const std::string &) { return {{0, 200.0 * (1 << 20)}, {1, 201.0 * (1 << 20)}}; }
+std::map<int, double> predicted(const std::string &)
+{
+    return {{0, 200.0 * (1 << 20)}, {1, 201.0 * (1 << 20)}};
+}
 
 /// A Monitor over a store with one run.
 struct Fixture {
@@ -35,7 +38,7 @@ struct Fixture {
     std::unique_ptr<DataHub> hub;
     test::FakeActions actions;
     ActionRegistry registry;
-    Settings settings {QString()};
+    Settings settings{QString()};
     std::unique_ptr<MonitorPage> page;
 
     explicit Fixture(test::SyntheticRun given) : run(std::move(given))
@@ -44,7 +47,9 @@ struct Fixture {
         if (!put)
             qFatal("%s", put.error().text().c_str());
         hub = std::make_unique<DataHub>(file, &predicted);
-        registry.add({QStringLiteral("home.sample"), QStringLiteral("Run the sample"), QStringLiteral("tip"), QStringLiteral("Run")}, [] {});
+        registry.add({QStringLiteral("home.sample"), QStringLiteral("Run the sample"), QStringLiteral("tip"),
+                      QStringLiteral("Run")},
+                     [] {});
         page = std::make_unique<MonitorPage>(hub.get(), &actions, &registry, &settings);
         page->resize(1600, 900);
         page->show();
@@ -54,7 +59,9 @@ struct Fixture {
     {
         page->showRun(QString::fromStdString(run.id));
         QTRY_VERIFY_WITH_TIMEOUT(page->isReady(), 30'000);
-        QTRY_VERIFY_WITH_TIMEOUT(page->charts()->chart(QStringLiteral("loss"))->model(0).size() >= static_cast<std::size_t>(run.done), 30'000);
+        QTRY_VERIFY_WITH_TIMEOUT(page->charts()->chart(QStringLiteral("loss"))->model(0).size()
+                                     >= static_cast<std::size_t>(run.done),
+                                 30'000);
         page->drawNow();
     }
 
@@ -108,7 +115,7 @@ private slots:
             for (std::int64_t bytes : step.memory)
                 together += static_cast<double>(bytes);
         }
-        QCOMPARE(loss.nonFinite(), (std::vector<std::size_t> {639, 640}));
+        QCOMPARE(loss.nonFinite(), (std::vector<std::size_t>{639, 640}));
         QCOMPARE(f.chart("scale")->marks().size(), std::size_t(3));
         QCOMPARE(f.chart("scale")->marks()[1].x, 287.0);
         // Validation, memory, communication, step time, ranks, log, events.
@@ -132,8 +139,12 @@ private slots:
         const auto logs = (*runs)->logs(f.run.id, 0, 1'000'000);
         QCOMPARE(f.page->log()->model()->rowCount(), static_cast<int>(logs->size()));
         const auto &lane = f.page->charts()->lane()->events();
-        QCOMPARE(std::count_if(lane.begin(), lane.end(), [](const auto &e) { return e.text.startsWith(QStringLiteral("overflow")); }), 3);
-        QCOMPARE(std::count_if(lane.begin(), lane.end(), [](const auto &e) { return e.text.startsWith(QStringLiteral("checkpoint")); }), 5);
+        QCOMPARE(std::count_if(lane.begin(), lane.end(),
+                               [](const auto &e) { return e.text.startsWith(QStringLiteral("overflow")); }),
+                 3);
+        QCOMPARE(std::count_if(lane.begin(), lane.end(),
+                               [](const auto &e) { return e.text.startsWith(QStringLiteral("checkpoint")); }),
+                 5);
         // And what is drawn are samples of it.
         for (const Sample &sample : f.chart("loss")->drawn(0, SeriesModel::Which::Raw))
             QVERIFY(same(sample.y, loss.y()[static_cast<std::size_t>(sample.x) - 1]));
@@ -204,7 +215,8 @@ private slots:
         QVERIFY(f.registry.action(QStringLiteral("monitor.pause"))->isEnabled());
         auto runs = store::RunStore::open(f.file);
         QVERIFY((*runs)->setState(f.run.id, telemetry::RunState::Failed,
-                                  Error::make(Code::RankFailed, "the worker was killed by signal 9", "rank 1").withHint("see dmesg")));
+                                  Error::make(Code::RankFailed, "the worker was killed by signal 9", "rank 1")
+                                      .withHint("see dmesg")));
         QTRY_COMPARE(f.page->head()->stateWord(), QStringLiteral("failed"));
         QVERIFY(f.page->banner()->text().contains(QStringLiteral("rank 1")));
         QVERIFY(f.page->banner()->text().contains(QStringLiteral("dmesg")));
@@ -224,14 +236,17 @@ private slots:
         ChartGroup *group = f.page->charts()->group();
         Chart *loss = f.chart("loss");
         loss->setFocus();
-        const auto press = [&](Qt::Key key, Qt::KeyboardModifiers modifiers = {}) { QTest::keyClick(loss, key, modifiers); };
+        const auto press = [&](Qt::Key key, Qt::KeyboardModifiers modifiers = {}) {
+            QTest::keyClick(loss, key, modifiers);
+        };
         press(Qt::Key_Home);
         QCOMPARE(*group->cursor(), 1.0);
         press(Qt::Key_Right);
         press(Qt::Key_Right, Qt::ShiftModifier);
         QCOMPARE(*group->cursor(), 12.0);
         QVERIFY(f.page->charts()->values()->title().contains(QStringLiteral("12")));
-        QCOMPARE(f.page->charts()->values()->model()->index(0, 1).data().toString(), formatValue(loss->model(0).y()[11], Unit::Number));
+        QCOMPARE(f.page->charts()->values()->model()->index(0, 1).data().toString(),
+                 formatValue(loss->model(0).y()[11], Unit::Number));
         press(Qt::Key_Plus);
         QVERIFY(!group->isFollowing());
         press(Qt::Key_Backspace);
@@ -260,11 +275,14 @@ private slots:
         press(Qt::Key_C);
         press(Qt::Key_Period, Qt::ControlModifier);
         const QString id = QString::fromStdString(f.run.id);
-        QCOMPARE(f.actions.asked, (QStringList {QStringLiteral("Pause ") + id, QStringLiteral("Checkpoint ") + id, QStringLiteral("Stop ") + id}));
+        QCOMPARE(f.actions.asked,
+                 (QStringList{QStringLiteral("Pause ") + id, QStringLiteral("Checkpoint ") + id,
+                              QStringLiteral("Stop ") + id}));
         // Tab reaches charts, legends and menus, and never gets stuck.
         QSet<QWidget *> reached;
         for (int i = 0; i < 120; ++i) {
-            QTest::keyClick(f.page->window()->focusWidget() ? f.page->window()->focusWidget() : f.page.get(), Qt::Key_Tab);
+            QTest::keyClick(f.page->window()->focusWidget() ? f.page->window()->focusWidget() : f.page.get(),
+                            Qt::Key_Tab);
             reached.insert(f.page->window()->focusWidget());
         }
         QVERIFY(reached.contains(f.chart("memory")));
@@ -281,7 +299,8 @@ private slots:
         Fixture f(run);
         f.open();
         QVERIFY(f.page->log()->isFollowing());
-        QAbstractItemModelTester tester(f.page->log()->proxy(), QAbstractItemModelTester::FailureReportingMode::QtTest);
+        QAbstractItemModelTester tester(f.page->log()->proxy(),
+                                        QAbstractItemModelTester::FailureReportingMode::QtTest);
         f.page->log()->findChild<Segmented *>()->setCurrent(1);
         QCOMPARE(f.page->log()->proxy()->rowCount(), 2); // two overflows by step 300
         f.page->log()->setFollowing(false);

@@ -26,7 +26,7 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 /// Processor time of this thread: other programs on the machine do not count.
 double threadMs()
 {
-    timespec now {};
+    timespec now{};
     ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
 }
@@ -34,12 +34,13 @@ double threadMs()
 /// A chart with one smoothed series 1 … n, shown and drawn.
 struct Fixture {
     ChartGroup group;
-    Chart chart {QStringLiteral("Loss"), &group};
+    Chart chart{QStringLiteral("Loss"), &group};
     int series = 0;
 
     explicit Fixture(int n)
     {
-        series = chart.addSeries({QStringLiteral("train"), Ink::series(0), Unit::Number, SeriesSpec::Draw::Line, true});
+        series = chart.addSeries(
+            {QStringLiteral("train"), Ink::series(0), Unit::Number, SeriesSpec::Draw::Line, true});
         chart.setSmoothing(0.9);
         chart.resize(600, 300);
         chart.show();
@@ -61,7 +62,8 @@ struct Fixture {
 
     void wheel(Qt::KeyboardModifiers modifiers, const QPointF &at)
     {
-        QWheelEvent event(at, chart.canvas()->mapToGlobal(at), {}, {0, 120}, Qt::NoButton, modifiers, Qt::NoScrollPhase, false);
+        QWheelEvent event(at, chart.canvas()->mapToGlobal(at), {}, {0, 120}, Qt::NoButton, modifiers,
+                          Qt::NoScrollPhase, false);
         QCoreApplication::sendEvent(chart.canvas(), &event);
         QCoreApplication::processEvents();
     }
@@ -113,7 +115,7 @@ private slots:
         }
         QVERIFY(std::fabs(model.smooth().back() - moment / debias) < 1e-12);
         QVERIFY(std::isnan(model.smooth()[99]));
-        QCOMPARE(model.nonFinite(), (std::vector<std::size_t> {99, 199}));
+        QCOMPARE(model.nonFinite(), (std::vector<std::size_t>{99, 199}));
         std::vector<Sample> drawn;
         model.decimate({1, 5000, false, 300}, SeriesModel::Which::Smooth, false, drawn);
         for (const Sample &sample : drawn) {
@@ -153,7 +155,8 @@ private slots:
                         if (sample.x >= lo && sample.x <= hi)
                             top = std::max(top, sample.y);
                     }
-                    const auto expected = *std::max_element(values.begin() + static_cast<int>(lo), values.begin() + static_cast<int>(hi) + 1);
+                    const auto expected = *std::max_element(values.begin() + static_cast<int>(lo),
+                                                            values.begin() + static_cast<int>(hi) + 1);
                     QCOMPARE(top, expected);
                 }
             }
@@ -301,7 +304,9 @@ private slots:
         bool red = false;
         for (int dx = -4; dx <= 4; ++dx) {
             for (int dy = -8; dy <= 6; ++dy)
-                red = red || QColor(image.pixel(at.toPoint() + QPoint(dx, dy))) == Theme::instance().color(Token::Bad);
+                red = red
+                    || QColor(image.pixel(at.toPoint() + QPoint(dx, dy)))
+                        == Theme::instance().color(Token::Bad);
         }
         QVERIFY(red);
     }
@@ -350,12 +355,14 @@ private slots:
     {
         Fixture f(100);
         Chart other(QStringLiteral("Other"), &f.group);
-        const int series = other.addSeries({QStringLiteral("scale"), Ink::series(1), Unit::Power2, SeriesSpec::Draw::Step});
+        const int series =
+            other.addSeries({QStringLiteral("scale"), Ink::series(1), Unit::Power2, SeriesSpec::Draw::Step});
         other.model(series).append(1, 65536);
         other.model(series).append(60, 32768);
         f.chart.setFocus();
         const QPointF at = f.chart.pixelOf(50, 3);
-        QMouseEvent move(QEvent::MouseMove, at, f.chart.canvas()->mapToGlobal(at), Qt::NoButton, Qt::NoButton, Qt::NoModifier);
+        QMouseEvent move(QEvent::MouseMove, at, f.chart.canvas()->mapToGlobal(at), Qt::NoButton, Qt::NoButton,
+                         Qt::NoModifier);
         QCoreApplication::sendEvent(f.chart.canvas(), &move);
         QVERIFY(f.group.cursor());
         QVERIFY(std::fabs(*f.group.cursor() - 50) < 1.5);
@@ -409,8 +416,10 @@ private slots:
         ChartGroup group;
         Chart chart(QStringLiteral("Memory"), &group);
         chart.resize(400, 240);
-        const int a = chart.addSeries({QStringLiteral("parameters"), Ink::of(Kind::Parameters), Unit::Bytes, SeriesSpec::Draw::Area});
-        const int b = chart.addSeries({QStringLiteral("gradients"), Ink::of(Kind::Gradients), Unit::Bytes, SeriesSpec::Draw::Area});
+        const int a = chart.addSeries(
+            {QStringLiteral("parameters"), Ink::of(Kind::Parameters), Unit::Bytes, SeriesSpec::Draw::Area});
+        const int b = chart.addSeries(
+            {QStringLiteral("gradients"), Ink::of(Kind::Gradients), Unit::Bytes, SeriesSpec::Draw::Area});
         chart.setLeftAxis({Unit::Bytes, AxisSpec::Scale::Linear, true});
         for (int i = 1; i <= 100; ++i) {
             chart.model(a).append(i, 1 << 20);
@@ -436,7 +445,8 @@ private slots:
         QCOMPARE(linearTicks(0, 600, Unit::Milliseconds, 4).label.back(), QStringLiteral("600 ms"));
         QCOMPARE(linearTicks(0, 1200, Unit::Step, 4).label.back(), QStringLiteral("1,000"));
         QCOMPARE(powerTicks(16384, 262144, 6).label.front(), QStringLiteral("2¹⁴"));
-        QCOMPARE(decadeTicks(0.1, 10, 5).label, (std::vector<QString> {QStringLiteral("0.1"), QStringLiteral("1"), QStringLiteral("10")}));
+        QCOMPARE(decadeTicks(0.1, 10, 5).label,
+                 (std::vector<QString>{QStringLiteral("0.1"), QStringLiteral("1"), QStringLiteral("10")}));
         QVERIFY(linearTicks(0, 1e-12, Unit::Number, 4).at.size() <= 6);
         QVERIFY(linearTicks(5, 5, Unit::Number, 4).at.size() <= 100);
         for (double hi : {1.0, 3.7, 11.0, 250.0, 9999.0}) {
@@ -453,7 +463,8 @@ private slots:
         QVERIFY(menu->actions().size() >= 7);
         Theme::instance().setMode(ThemeMode::Dark);
         QCoreApplication::processEvents();
-        QCOMPARE(QColor(f.chart.grab().toImage().pixel(f.chart.rect().center() + QPoint(0, 120))), Theme::colorIn(Token::Surface, true));
+        QCOMPARE(QColor(f.chart.grab().toImage().pixel(f.chart.rect().center() + QPoint(0, 120))),
+                 Theme::colorIn(Token::Surface, true));
         Theme::instance().setMode(ThemeMode::Light);
         QCoreApplication::processEvents();
     }

@@ -21,7 +21,10 @@ using namespace rankyard::ui;
 
 namespace {
 
-RunListPtr listOf(std::initializer_list<store::RunInfo> runs) { return std::make_shared<std::vector<store::RunInfo>>(runs); }
+RunListPtr listOf(std::initializer_list<store::RunInfo> runs)
+{
+    return std::make_shared<std::vector<store::RunInfo>>(runs);
+}
 
 store::RunInfo info(const std::string &id, std::int64_t started, telemetry::RunState state, std::int64_t step)
 {
@@ -51,10 +54,13 @@ private slots:
         RunsProxy proxy;
         proxy.setSourceModel(&model);
         QAbstractItemModelTester proxyTester(&proxy, QAbstractItemModelTester::FailureReportingMode::QtTest);
-        model.setRuns(listOf({info("a", 1, RunState::Finished, 100), info("b", 2, RunState::Running, 10)}), 100);
+        model.setRuns(listOf({info("a", 1, RunState::Finished, 100), info("b", 2, RunState::Running, 10)}),
+                      100);
         QCOMPARE(model.idAt(0), QStringLiteral("b")); // newest first
         const QPersistentModelIndex b(model.index(0, RunsModel::Name));
-        model.setRuns(listOf({info("c", 3, RunState::Starting, 0), info("b", 2, RunState::Running, 11), info("a", 1, RunState::Finished, 100)}), 100);
+        model.setRuns(listOf({info("c", 3, RunState::Starting, 0), info("b", 2, RunState::Running, 11),
+                              info("a", 1, RunState::Finished, 100)}),
+                      100);
         QCOMPARE(model.rowCount(), 3);
         QVERIFY(b.isValid());
         QCOMPARE(b.row(), 1);
@@ -75,7 +81,8 @@ private slots:
     {
         DifferenceModel model;
         QAbstractItemModelTester tester(&model, QAbstractItemModelTester::FailureReportingMode::QtTest);
-        model.setJobs({{QStringLiteral("a"), R"({"name":"a","optimizer":{"lr":0.1},"x":1})"}, {QStringLiteral("b"), R"({"name":"b","optimizer":{"lr":0.2},"x":1,"y":[1]})"}});
+        model.setJobs({{QStringLiteral("a"), R"({"name":"a","optimizer":{"lr":0.1},"x":1})"},
+                       {QStringLiteral("b"), R"({"name":"b","optimizer":{"lr":0.2},"x":1,"y":[1]})"}});
         QCOMPARE(model.rowCount(), 2); // not the name, not what is equal
         QCOMPARE(model.index(0, 0).data().toString(), QStringLiteral("optimizer.lr"));
         QCOMPARE(model.index(0, 2).data().toString(), QStringLiteral("0.2"));
@@ -90,7 +97,8 @@ private slots:
         QAbstractItemModelTester tester(&model, QAbstractItemModelTester::FailureReportingMode::QtTest);
         LogProxy proxy;
         proxy.setSourceModel(&model);
-        const auto row = [](std::int64_t id, int rank, std::int64_t wall, telemetry::Level level, const char *text) {
+        const auto row = [](std::int64_t id, int rank, std::int64_t wall, telemetry::Level level,
+                            const char *text) {
             store::LogRow line;
             line.id = id;
             line.rank = rank;
@@ -98,7 +106,8 @@ private slots:
             return line;
         };
         using telemetry::Level;
-        model.append({row(1, 0, 30, Level::Info, "late"), row(2, 1, 10, Level::Warning, "early"), row(3, -1, 20, Level::Error, "middle")});
+        model.append({row(1, 0, 30, Level::Info, "late"), row(2, 1, 10, Level::Warning, "early"),
+                      row(3, -1, 20, Level::Error, "middle")});
         QCOMPARE(model.index(0).data(LogModel::TextRole).toString(), QStringLiteral("early"));
         QCOMPARE(model.index(2).data().toString(), QStringLiteral("7 r0 late"));
         proxy.setLeast(Level::Warning);
@@ -114,7 +123,8 @@ private slots:
         model.append(many);
         model.append({row(1'000'000, 0, 1'000'000, Level::Info, "last")});
         QVERIFY(model.rowCount() <= LogModel::most);
-        QCOMPARE(model.index(model.rowCount() - 1).data(LogModel::TextRole).toString(), QStringLiteral("last"));
+        QCOMPARE(model.index(model.rowCount() - 1).data(LogModel::TextRole).toString(),
+                 QStringLiteral("last"));
         model.clear();
         QCOMPARE(model.rowCount(), 0);
     }
@@ -137,7 +147,9 @@ private slots:
         DataHub hub(file);
         test::FakeActions actions;
         ActionRegistry registry;
-        registry.add({QStringLiteral("home.sample"), QStringLiteral("Run the sample"), QStringLiteral("tip"), QStringLiteral("Run")}, [] {});
+        registry.add({QStringLiteral("home.sample"), QStringLiteral("Run the sample"), QStringLiteral("tip"),
+                      QStringLiteral("Run")},
+                     [] {});
         Settings settings({});
         RunsPage page(&hub, &actions, &registry, &settings);
         page.resize(1280, 700);
@@ -158,7 +170,8 @@ private slots:
         QTRY_VERIFY(page.isReady());
         QTRY_COMPARE(page.comparePanel()->chart()->model(1).size(), std::size_t(60));
         QCOMPARE(page.comparePanel()->differences()->rowCount(), 1);
-        QCOMPARE(page.comparePanel()->differences()->index(0, 0).data().toString(), QStringLiteral("optimizer.lr"));
+        QCOMPARE(page.comparePanel()->differences()->index(0, 0).data().toString(),
+                 QStringLiteral("optimizer.lr"));
         // Delete asks; no means no.
         bool answer = false;
         int asked = 0;

@@ -25,7 +25,7 @@ struct Fixture {
     QTemporaryDir dir;
     std::filesystem::path file = dir.filePath(QStringLiteral("runs.sqlite")).toStdString();
     test::FakeActions actions;
-    Settings settings {QString()};
+    Settings settings{QString()};
     std::unique_ptr<DataHub> hub;
     std::unique_ptr<MainWindow> window;
 
@@ -63,13 +63,18 @@ private slots:
         for (const auto &entry : f.window->registry()->entries()) {
             QVERIFY2(!ids.contains(entry.spec.id), qPrintable(entry.spec.id));
             ids << entry.spec.id;
-            QVERIFY2(!entry.spec.text.isEmpty() && !entry.spec.tip.isEmpty() && !entry.spec.category.isEmpty(), qPrintable(entry.spec.id));
+            QVERIFY2(!entry.spec.text.isEmpty() && !entry.spec.tip.isEmpty()
+                         && !entry.spec.category.isEmpty(),
+                     qPrintable(entry.spec.id));
             QVERIFY2(!entry.spec.icon.isEmpty() && hasIcon(entry.spec.icon), qPrintable(entry.spec.id));
-            QVERIFY2(!entry.spec.text.endsWith(QLatin1Char('!')) && !entry.spec.tip.contains(QLatin1Char('!')), qPrintable(entry.spec.id));
+            QVERIFY2(!entry.spec.text.endsWith(QLatin1Char('!'))
+                         && !entry.spec.tip.contains(QLatin1Char('!')),
+                     qPrintable(entry.spec.id));
             if (entry.spec.shortcut.isEmpty())
                 continue;
             const QString key = entry.spec.shortcut.toString();
-            const QString place = entry.spec.scope == Scope::Window ? QString() : entry.spec.page + QLatin1Char(' ');
+            const QString place =
+                entry.spec.scope == Scope::Window ? QString() : entry.spec.page + QLatin1Char(' ');
             QVERIFY2(!keys.contains(place + key), qPrintable(entry.spec.id + QLatin1Char(' ') + key));
             keys << place + key;
             if (entry.spec.scope == Scope::Window)
@@ -98,7 +103,8 @@ private slots:
         QTRY_VERIFY(f.hub->runs());
         QTest::keyClick(f.window.get(), Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
         QVERIFY(f.window->quickPick()->isVisible());
-        QAbstractItemModelTester tester(f.window->quickPick()->model(), QAbstractItemModelTester::FailureReportingMode::QtTest);
+        QAbstractItemModelTester tester(f.window->quickPick()->model(),
+                                        QAbstractItemModelTester::FailureReportingMode::QtTest);
         QLineEdit *line = f.window->quickPick()->line();
         QTest::keyClicks(line, QStringLiteral("go ru"));
         QCOMPARE(f.window->quickPick()->model()->index(0).data().toString(), QStringLiteral("Runs"));
@@ -127,7 +133,9 @@ private slots:
         QTest::keyClick(f.window.get(), Qt::Key_F1);
         QVERIFY(f.window->sheet()->isVisible());
         QTest::keyClick(f.window->sheet(), Qt::Key_Escape);
-        QTest::keyClick(f.window.get(), Qt::Key_Question); // the offscreen platform knows no layout: with Shift it would be another key
+        QTest::keyClick(
+            f.window.get(),
+            Qt::Key_Question); // the offscreen platform knows no layout: with Shift it would be another key
         QVERIFY(f.window->sheet()->isVisible());
         int withKeys = 0;
         for (const auto &entry : f.window->registry()->entries())
@@ -142,7 +150,9 @@ private slots:
         Fixture f(false);
         f.window->registry()->action(QStringLiteral("home.sample"))->trigger();
         QCOMPARE(f.actions.asked.last(), QStringLiteral("start /nowhere/sample.json"));
-        emit f.actions.failed(QStringLiteral("Start"), Error::make(Code::DoesNotFit, "not enough memory", "rank 0").withHint("Use a smaller batch"));
+        emit f.actions.failed(
+            QStringLiteral("Start"),
+            Error::make(Code::DoesNotFit, "not enough memory", "rank 0").withHint("Use a smaller batch"));
         QCOMPARE(f.window->notices()->rowCount(), 1);
         QCOMPARE(f.window->noticeStack()->shown(), 1);
         QVERIFY(!QApplication::activeModalWidget());
@@ -172,10 +182,13 @@ private slots:
                 QString name = widget->accessibleName();
                 if (const auto *button = qobject_cast<QAbstractButton *>(widget))
                     name += button->text();
-                if (qobject_cast<QLabel *>(widget) || widget->inherits("QTabBar") || widget->inherits("QLineEdit"))
+                if (qobject_cast<QLabel *>(widget) || widget->inherits("QTabBar")
+                    || widget->inherits("QLineEdit"))
                     name += QLatin1Char('-');
                 const bool pageItself = widget == f.window->monitor() || widget->inherits("QStackedWidget");
-                QVERIFY2(pageItself || !name.isEmpty(), qPrintable(page + QLatin1Char(' ') + QLatin1String(widget->metaObject()->className()) + QLatin1Char(' ') + widget->objectName()));
+                QVERIFY2(pageItself || !name.isEmpty(),
+                         qPrintable(page + QLatin1Char(' ') + QLatin1String(widget->metaObject()->className())
+                                    + QLatin1Char(' ') + widget->objectName()));
             }
         }
     }
@@ -191,7 +204,8 @@ private slots:
             QCoreApplication::processEvents();
             for (QPushButton *button : f.window->findChildren<QPushButton *>()) {
                 if (button->isVisible())
-                    QVERIFY2(button->width() >= button->minimumSizeHint().width() - 2, qPrintable(page + QLatin1Char(' ') + button->text()));
+                    QVERIFY2(button->width() >= button->minimumSizeHint().width() - 2,
+                             qPrintable(page + QLatin1Char(' ') + button->text()));
             }
             QVERIFY(f.window->width() <= 1280 + 400);
         }

@@ -29,7 +29,8 @@ Outcome rankyardProgram(const QStringList &arguments)
     process.start(qEnvironmentVariable("RANKYARD_BIN_DIR") + QStringLiteral("/rankyard"), arguments);
     if (!process.waitForFinished(60'000))
         process.kill();
-    return {process.exitStatus() == QProcess::NormalExit ? process.exitCode() : -1, QString::fromUtf8(process.readAllStandardOutput()),
+    return {process.exitStatus() == QProcess::NormalExit ? process.exitCode() : -1,
+            QString::fromUtf8(process.readAllStandardOutput()),
             QString::fromUtf8(process.readAllStandardError())};
 }
 
@@ -72,8 +73,10 @@ private slots:
         QFETCH(QString, page);
         for (const char *theme : {"dark", "light"}) {
             const QString file = m_dir.filePath(page + QLatin1String(theme) + QStringLiteral(".png"));
-            const Outcome outcome = rankyardProgram({QStringLiteral("--snapshot"), page, file, QStringLiteral("--store"), m_store, QStringLiteral("--size"),
-                                                     QStringLiteral("1280x800"), QStringLiteral("--theme"), QLatin1String(theme)});
+            const Outcome outcome =
+                rankyardProgram({QStringLiteral("--snapshot"), page, file, QStringLiteral("--store"), m_store,
+                                 QStringLiteral("--size"), QStringLiteral("1280x800"),
+                                 QStringLiteral("--theme"), QLatin1String(theme)});
             QCOMPARE(outcome.err, QString());
             QCOMPARE(outcome.code, 0);
             const QImage image(file);
@@ -85,8 +88,10 @@ private slots:
     void aRunByNameAndScale()
     {
         const QString file = m_dir.filePath(QStringLiteral("scaled.png"));
-        const Outcome outcome = rankyardProgram({QStringLiteral("--snapshot"), QStringLiteral("monitor"), file, QStringLiteral("--store"), m_store, QStringLiteral("--open"),
-                                                 QStringLiteral("r-20261129T16"), QStringLiteral("--size"), QStringLiteral("1280x800"), QStringLiteral("--scale"), QStringLiteral("2")});
+        const Outcome outcome = rankyardProgram(
+            {QStringLiteral("--snapshot"), QStringLiteral("monitor"), file, QStringLiteral("--store"),
+             m_store, QStringLiteral("--open"), QStringLiteral("r-20261129T16"), QStringLiteral("--size"),
+             QStringLiteral("1280x800"), QStringLiteral("--scale"), QStringLiteral("2")});
         QCOMPARE(outcome.err, QString());
         QCOMPARE(outcome.code, 0);
         QCOMPARE(QImage(file).size(), QSize(2560, 1600));
@@ -97,20 +102,32 @@ private slots:
         QTest::addColumn<QStringList>("arguments");
         QTest::addColumn<QString>("says");
         const QString file = m_dir.filePath(QStringLiteral("no.png"));
-        QTest::newRow("page") << QStringList {QStringLiteral("--snapshot"), QStringLiteral("clusters"), file} << QStringLiteral("home, runs, monitor, settings");
-        QTest::newRow("run") << QStringList {QStringLiteral("--snapshot"), QStringLiteral("monitor"), file, QStringLiteral("--open"), QStringLiteral("r-1999")} << QStringLiteral("r-1999");
-        QTest::newRow("prefix") << QStringList {QStringLiteral("--snapshot"), QStringLiteral("monitor"), file, QStringLiteral("--open"), QStringLiteral("r-2026")} << QStringLiteral("several");
-        QTest::newRow("size") << QStringList {QStringLiteral("--snapshot"), QStringLiteral("home"), file, QStringLiteral("--size"), QStringLiteral("big")} << QStringLiteral("1600x1000");
-        QTest::newRow("theme") << QStringList {QStringLiteral("--theme"), QStringLiteral("blue")} << QStringLiteral("dark or light");
-        QTest::newRow("unknown") << QStringList {QStringLiteral("--frobnicate")} << QStringLiteral("--frobnicate");
-        QTest::newRow("value") << QStringList {QStringLiteral("--store")} << QStringLiteral("needs a value");
+        QTest::newRow("page") << QStringList{QStringLiteral("--snapshot"), QStringLiteral("clusters"), file}
+                              << QStringLiteral("home, runs, monitor, settings");
+        QTest::newRow("run") << QStringList{QStringLiteral("--snapshot"), QStringLiteral("monitor"), file,
+                                            QStringLiteral("--open"), QStringLiteral("r-1999")}
+                             << QStringLiteral("r-1999");
+        QTest::newRow("prefix") << QStringList{QStringLiteral("--snapshot"), QStringLiteral("monitor"), file,
+                                               QStringLiteral("--open"), QStringLiteral("r-2026")}
+                                << QStringLiteral("several");
+        QTest::newRow("size") << QStringList{QStringLiteral("--snapshot"), QStringLiteral("home"), file,
+                                             QStringLiteral("--size"), QStringLiteral("big")}
+                              << QStringLiteral("1600x1000");
+        QTest::newRow("theme") << QStringList{QStringLiteral("--theme"), QStringLiteral("blue")}
+                               << QStringLiteral("dark or light");
+        QTest::newRow("unknown") << QStringList{QStringLiteral("--frobnicate")}
+                                 << QStringLiteral("--frobnicate");
+        QTest::newRow("value") << QStringList{QStringLiteral("--store")} << QStringLiteral("needs a value");
     }
 
     void badInput()
     {
         QFETCH(QStringList, arguments);
         QFETCH(QString, says);
-        const Outcome outcome = rankyardProgram(arguments + QStringList {QStringLiteral("--store"), m_store}.mid(0, arguments.contains(QStringLiteral("--store")) ? 0 : 2));
+        const Outcome outcome =
+            rankyardProgram(arguments
+                            + QStringList{QStringLiteral("--store"), m_store}.mid(
+                                0, arguments.contains(QStringLiteral("--store")) ? 0 : 2));
         QCOMPARE(outcome.code, 2);
         QVERIFY2(outcome.err.contains(says), qPrintable(outcome.err));
         QCOMPARE(outcome.err.count(QLatin1Char('\n')), 1);
@@ -118,7 +135,9 @@ private slots:
 
     void unwritablePicture()
     {
-        const Outcome outcome = rankyardProgram({QStringLiteral("--snapshot"), QStringLiteral("settings"), QStringLiteral("/nonexistent/x.png"), QStringLiteral("--store"), m_store});
+        const Outcome outcome =
+            rankyardProgram({QStringLiteral("--snapshot"), QStringLiteral("settings"),
+                             QStringLiteral("/nonexistent/x.png"), QStringLiteral("--store"), m_store});
         QVERIFY(outcome.code != 0);
         QVERIFY(outcome.err.contains(QStringLiteral("/nonexistent/x.png")));
     }

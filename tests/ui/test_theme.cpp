@@ -42,7 +42,8 @@ private slots:
         QFETCH(bool, dark);
         QFETCH(int, text);
         QFETCH(int, ground);
-        const double found = contrast(Theme::colorIn(static_cast<Token>(text), dark), Theme::colorIn(static_cast<Token>(ground), dark));
+        const double found = contrast(Theme::colorIn(static_cast<Token>(text), dark),
+                                      Theme::colorIn(static_cast<Token>(ground), dark));
         // #9A6700 on #F5F6F8 is 4.499: the table rounds to the 4.5 that it states.
         QVERIFY2(found >= 4.495, qPrintable(QString::number(found)));
     }
@@ -53,17 +54,20 @@ private slots:
             for (Token ground : {Token::Background, Token::Surface}) {
                 const QColor under = Theme::colorIn(ground, dark);
                 for (int i = 0; i < seriesCount; ++i)
-                    QVERIFY2(contrast(Theme::seriesIn(i, dark), under) >= 3, qPrintable(QStringLiteral("series %1").arg(i)));
+                    QVERIFY2(contrast(Theme::seriesIn(i, dark), under) >= 3,
+                             qPrintable(QStringLiteral("series %1").arg(i)));
                 QVERIFY(contrast(Theme::colorIn(Token::Accent, dark), under) >= 3);
             }
             const QColor surface = Theme::colorIn(Token::Surface, dark);
             for (int kind = 0; kind < kindCount; ++kind) {
                 // The bubble is told by its hatch, which is drawn in the muted colour.
-                const QColor mark = Theme::isHatched({Ink::From::Kind, kind}) ? Theme::colorIn(Token::Muted, dark)
-                                                                            : Theme::kindIn(static_cast<Kind>(kind), dark);
+                const QColor mark = Theme::isHatched({Ink::From::Kind, kind})
+                    ? Theme::colorIn(Token::Muted, dark)
+                    : Theme::kindIn(static_cast<Kind>(kind), dark);
                 QVERIFY2(contrast(mark, surface) >= 3, qPrintable(QStringLiteral("kind %1").arg(kind)));
             }
-            QVERIFY(contrast(Theme::colorIn(Token::Accent, dark), Theme::colorIn(Token::Selection, dark)) >= 3);
+            QVERIFY(contrast(Theme::colorIn(Token::Accent, dark), Theme::colorIn(Token::Selection, dark))
+                    >= 3);
         }
     }
 
@@ -75,7 +79,8 @@ private slots:
         QCOMPARE(changed.count(), 1);
         QCOMPARE(QApplication::palette().color(QPalette::Window), QColor(0x13, 0x15, 0x19));
         QVERIFY(qApp->styleSheet().contains(QStringLiteral("#1a1d23")));
-        QVERIFY2(!qApp->styleSheet().contains(QRegularExpression(QStringLiteral("@[a-z]"))), "a name in the style sheet has no token");
+        QVERIFY2(!qApp->styleSheet().contains(QRegularExpression(QStringLiteral("@[a-z]"))),
+                 "a name in the style sheet has no token");
         theme.setMode(ThemeMode::Light);
         QCOMPARE(QApplication::palette().color(QPalette::Window), QColor(0xF5, 0xF6, 0xF8));
     }
@@ -111,7 +116,8 @@ private slots:
 private:
     static void row(bool dark, Token text, Token ground)
     {
-        QTest::addRow("%s %d on %d", dark ? "dark" : "light", static_cast<int>(text), static_cast<int>(ground))
+        QTest::addRow("%s %d on %d", dark ? "dark" : "light", static_cast<int>(text),
+                      static_cast<int>(ground))
             << dark << static_cast<int>(text) << static_cast<int>(ground);
     }
 };

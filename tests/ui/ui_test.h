@@ -19,7 +19,10 @@ class UiTest : public QObject
 {
     Q_OBJECT
 private slots:
-    void init() { QTest::failOnWarning(QRegularExpression(QStringLiteral("^(?!This plugin does not support).*$"))); }
+    void init()
+    {
+        QTest::failOnWarning(QRegularExpression(QStringLiteral("^(?!This plugin does not support).*$")));
+    }
 };
 
 /// The test classes of one binary; main() in ui_test_main.cpp runs them all.
@@ -28,7 +31,10 @@ std::vector<MakeTest> &tests();
 
 template<typename Test>
 struct Register {
-    Register() { tests().push_back([] { return std::make_unique<Test>(); }); }
+    Register()
+    {
+        tests().push_back([] { return std::make_unique<Test>(); });
+    }
 };
 
 /// Writes down what it was asked.

@@ -61,7 +61,8 @@ bool ActionRegistry::handleKey(const QString &page, QKeyEvent *event)
     const Qt::KeyboardModifiers modifiers = event->modifiers() & ~Qt::KeypadModifier;
     // A shifted symbol carries Shift already.
     const QKeySequence plain(QKeyCombination(modifiers, static_cast<Qt::Key>(event->key())));
-    const QKeySequence unshifted(QKeyCombination(modifiers & ~Qt::ShiftModifier, static_cast<Qt::Key>(event->key())));
+    const QKeySequence unshifted(
+        QKeyCombination(modifiers & ~Qt::ShiftModifier, static_cast<Qt::Key>(event->key())));
     for (const Entry &entry : m_entries) {
         if (entry.spec.scope != Scope::Page || entry.spec.page != page || entry.spec.shortcut.isEmpty())
             continue;
@@ -102,7 +103,8 @@ int fuzzyScore(const QString &pattern, const QString &text, std::vector<int> *at
         if (found < 0)
             return -1;
         const bool start = found == 0 || !text[found - 1].isLetterOrNumber();
-        score += 10 + (start ? 15 : 0) + (found == last + 1 ? 12 : 0) - static_cast<int>(std::min<qsizetype>(found - place, 8));
+        score += 10 + (start ? 15 : 0) + (found == last + 1 ? 12 : 0)
+            - static_cast<int>(std::min<qsizetype>(found - place, 8));
         last = found;
         place = found + 1;
         if (at)

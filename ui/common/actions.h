@@ -17,18 +17,18 @@ namespace rankyard::ui {
 /// Where a shortcut is heard.
 enum class Scope {
     Window, ///< anywhere in the main window, but not while text is typed
-    Page,   ///< on its page only, when the focused widget does not want the key itself (Space on a button presses the button)
+    Page, ///< on its page only, when the focused widget does not want the key itself (Space on a button presses the button)
 };
 
 struct ActionSpec {
-    QString id {};       ///< "view.palette"
-    QString text {};     ///< a verb, sentence case
-    QString tip {};      ///< one sentence
-    QString category {}; ///< heading in the sheet and the palette
-    QString icon {};     ///< a name of resources/icons; may be empty
-    QKeySequence shortcut {};
+    QString id{};       ///< "view.palette"
+    QString text{};     ///< a verb, sentence case
+    QString tip{};      ///< one sentence
+    QString category{}; ///< heading in the sheet and the palette
+    QString icon{};     ///< a name of resources/icons; may be empty
+    QKeySequence shortcut{};
     Scope scope = Scope::Window;
-    QString page {}; ///< of Scope::Page
+    QString page{}; ///< of Scope::Page
 };
 
 /// Every action of the program: menus, the command palette, the shortcut sheet and the tests read from here.

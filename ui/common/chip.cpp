@@ -53,9 +53,12 @@ void Chip::paintEvent(QPaintEvent *)
     const QColor tone = theme.color(m_tone);
     const QRectF frame = QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5);
     const double radius = std::min(frame.height() / 2, 12.0);
-    painter.setPen(QPen(hasFocus() ? theme.color(Token::Accent) : m_tone == Token::Muted ? theme.color(Token::Border) : tone,
+    painter.setPen(QPen(hasFocus()                   ? theme.color(Token::Accent)
+                            : m_tone == Token::Muted ? theme.color(Token::Border)
+                                                     : tone,
                         hasFocus() ? 2 : 1));
-    painter.setBrush(m_clickable && underMouse() ? mixed(theme.color(Token::Surface), tone, 0.12) : QColor(Qt::transparent));
+    painter.setBrush(m_clickable && underMouse() ? mixed(theme.color(Token::Surface), tone, 0.12)
+                                                 : QColor(Qt::transparent));
     painter.drawRoundedRect(frame, radius, radius);
     double left = 10;
     if (!m_icon.isEmpty()) {

@@ -11,7 +11,10 @@
 namespace rankyard::ui {
 
 EmptyState::EmptyState(QWidget *parent)
-    : QWidget(parent), m_picture(new QLabel(this)), m_title(new QLabel(this)), m_sentence(new QLabel(this)),
+    : QWidget(parent),
+      m_picture(new QLabel(this)),
+      m_title(new QLabel(this)),
+      m_sentence(new QLabel(this)),
       m_button(new QPushButton(this))
 {
     auto *layout = new QVBoxLayout(this);
@@ -56,7 +59,8 @@ void EmptyState::retint()
 {
     const Theme &theme = Theme::instance();
     if (!m_icon.isEmpty())
-        m_picture->setPixmap(iconPixmap(m_icon, theme.color(Token::Muted), theme.scaled(36), devicePixelRatioF()));
+        m_picture->setPixmap(
+            iconPixmap(m_icon, theme.color(Token::Muted), theme.scaled(36), devicePixelRatioF()));
 }
 
 } // namespace rankyard::ui

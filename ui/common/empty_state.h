@@ -16,7 +16,8 @@ class EmptyState : public QWidget
 public:
     explicit EmptyState(QWidget *parent = nullptr);
     /// `action` may be null; its text becomes the button's.
-    void show(const QString &iconName, const QString &title, const QString &sentence, QAction *action = nullptr);
+    void show(const QString &iconName, const QString &title, const QString &sentence,
+              QAction *action = nullptr);
 
 private:
     void retint();

@@ -30,7 +30,9 @@ QString plain(double value)
     if (size == 0)
         return QStringLiteral("0");
     if (size >= 1e6 || size < 1e-3)
-        return QString::number(value, 'e', 2).replace(QStringLiteral("e-0"), QStringLiteral("e-")).replace(QStringLiteral("e+0"), QStringLiteral("e"));
+        return QString::number(value, 'e', 2)
+            .replace(QStringLiteral("e-0"), QStringLiteral("e-"))
+            .replace(QStringLiteral("e+0"), QStringLiteral("e"));
     if (size >= 1000)
         return formatStep(static_cast<std::int64_t>(std::llround(value)));
     return fixed(value, size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 4);
@@ -51,7 +53,8 @@ QString formatLoss(double loss)
 {
     if (!std::isfinite(loss))
         return special(loss);
-    return std::fabs(loss) < 1e-3 || std::fabs(loss) >= 1e4 ? plain(loss) : fixed(loss, std::fabs(loss) < 100 ? 3 : 1);
+    return std::fabs(loss) < 1e-3 || std::fabs(loss) >= 1e4 ? plain(loss)
+                                                            : fixed(loss, std::fabs(loss) < 100 ? 3 : 1);
 }
 
 QString formatValue(double value, Unit unit)
@@ -96,10 +99,14 @@ QString formatShort(double value, Unit unit)
         return fixed(value, std::fabs(value) < 10 ? 1 : 0) + QStringLiteral(" %");
     case Unit::Power2: {
         const double power = std::log2(value);
-        return std::fabs(power - std::round(power)) < 1e-9 ? QStringLiteral("2^") + QString::number(std::llround(power)) : plain(value);
+        return std::fabs(power - std::round(power)) < 1e-9
+            ? QStringLiteral("2^") + QString::number(std::llround(power))
+            : plain(value);
     }
     case Unit::Scientific:
-        return QString::number(value, 'e', 1).replace(QStringLiteral("e-0"), QStringLiteral("e-")).replace(QStringLiteral("e+0"), QStringLiteral("e"));
+        return QString::number(value, 'e', 1)
+            .replace(QStringLiteral("e-0"), QStringLiteral("e-"))
+            .replace(QStringLiteral("e+0"), QStringLiteral("e"));
     case Unit::Number:
         break;
     }
@@ -113,7 +120,8 @@ QString formatAge(std::int64_t thenNs, std::int64_t nowNs)
     const double seconds = static_cast<double>(nowNs - thenNs) / 1e9;
     if (seconds < 5)
         return QCoreApplication::translate("Format", "just now");
-    return QCoreApplication::translate("Format", "%1 ago").arg(formatSeconds(seconds < 60 ? std::floor(seconds) : seconds));
+    return QCoreApplication::translate("Format", "%1 ago")
+        .arg(formatSeconds(seconds < 60 ? std::floor(seconds) : seconds));
 }
 
 QString formatWhen(std::int64_t wallNs)

@@ -84,7 +84,8 @@ void paintIcon(QPainter &painter, const QString &name, const QRectF &rect, const
     painter.save();
     painter.setRenderHint(QPainter::Antialiasing);
     const double side = std::min(rect.width(), rect.height());
-    renderer(name, color).render(&painter, QRectF(rect.center().x() - side / 2, rect.center().y() - side / 2, side, side));
+    renderer(name, color)
+        .render(&painter, QRectF(rect.center().x() - side / 2, rect.center().y() - side / 2, side, side));
     painter.restore();
 }
 
@@ -98,7 +99,10 @@ QPixmap iconPixmap(const QString &name, const QColor &color, int size, double ra
     return map;
 }
 
-bool hasIcon(const QString &name) { return QFile::exists(QStringLiteral(":/rankyard/icons/") + name + QStringLiteral(".svg")); }
+bool hasIcon(const QString &name)
+{
+    return QFile::exists(QStringLiteral(":/rankyard/icons/") + name + QStringLiteral(".svg"));
+}
 
 QString iconFile(const QString &name, const QColor &color)
 {

@@ -61,11 +61,16 @@ public:
         const Notices::Notice *notice = m_notices->find(m_id);
         if (!notice)
             return;
-        static const std::pair<const char *, Token> looks[] = {
-            {"info", Token::Accent}, {"state_finished", Token::Good}, {"warning", Token::Warn}, {"error", Token::Bad}};
+        static const std::pair<const char *, Token> looks[] = {{"info", Token::Accent},
+                                                               {"state_finished", Token::Good},
+                                                               {"warning", Token::Warn},
+                                                               {"error", Token::Bad}};
         const auto &[name, tone] = looks[static_cast<int>(notice->severity)];
-        m_icon->setPixmap(iconPixmap(QLatin1String(name), Theme::instance().color(tone), Theme::instance().scaled(18), devicePixelRatioF()));
-        m_text->setText(notice->count > 1 ? notice->text + QStringLiteral("  ×") + QString::number(notice->count) : notice->text);
+        m_icon->setPixmap(iconPixmap(QLatin1String(name), Theme::instance().color(tone),
+                                     Theme::instance().scaled(18), devicePixelRatioF()));
+        m_text->setText(notice->count > 1
+                            ? notice->text + QStringLiteral("  ×") + QString::number(notice->count)
+                            : notice->text);
         setToolTip(notice->detail);
         setAccessibleName(notice->text);
         if (notice->severity != Severity::Error)
@@ -82,7 +87,10 @@ private:
 
 } // namespace
 
-NoticeStack::NoticeStack(Notices *notices, QWidget *parent) : QWidget(parent), m_notices(notices), m_layout(new QVBoxLayout(this))
+NoticeStack::NoticeStack(Notices *notices, QWidget *parent)
+    : QWidget(parent),
+      m_notices(notices),
+      m_layout(new QVBoxLayout(this))
 {
     m_layout->setContentsMargins(0, 0, 0, 0);
     m_layout->setSpacing(8);
@@ -121,7 +129,8 @@ void NoticeStack::present(int id)
         while (m_layout->count() >= mostShown)
             delete m_layout->itemAt(0)->widget();
         auto *fresh = new Card(m_notices, id, this);
-        connect(fresh, &QObject::destroyed, this, [this] { QTimer::singleShot(0, this, &NoticeStack::place); });
+        connect(fresh, &QObject::destroyed, this,
+                [this] { QTimer::singleShot(0, this, &NoticeStack::place); });
         m_layout->addWidget(fresh);
     }
     show();
@@ -139,7 +148,8 @@ void NoticeStack::place()
     int height = 0;
     for (int i = 0; i < m_layout->count(); ++i) {
         QWidget *widget = m_layout->itemAt(i)->widget();
-        const int own = widget->layout()->hasHeightForWidth() ? widget->layout()->totalHeightForWidth(width) : widget->sizeHint().height();
+        const int own = widget->layout()->hasHeightForWidth() ? widget->layout()->totalHeightForWidth(width)
+                                                              : widget->sizeHint().height();
         height += own + (i > 0 ? m_layout->spacing() : 0);
     }
     setGeometry(area->width() - width - 16, area->height() - m_bottom - height - 16, width, height);

@@ -13,7 +13,8 @@ constexpr std::size_t mostNotices = 200;
 
 Notices::Notices(QObject *parent) : QAbstractListModel(parent) {}
 
-int Notices::post(Severity severity, const QString &text, const QString &verb, std::function<void()> run, const QString &detail)
+int Notices::post(Severity severity, const QString &text, const QString &verb, std::function<void()> run,
+                  const QString &detail)
 {
     const qint64 now = QDateTime::currentMSecsSinceEpoch();
     const auto same = std::find_if(m_notices.begin(), m_notices.end(),
@@ -77,7 +78,10 @@ const Notices::Notice *Notices::find(int id) const
     return nullptr;
 }
 
-int Notices::rowCount(const QModelIndex &parent) const { return parent.isValid() ? 0 : static_cast<int>(m_notices.size()); }
+int Notices::rowCount(const QModelIndex &parent) const
+{
+    return parent.isValid() ? 0 : static_cast<int>(m_notices.size());
+}
 
 QVariant Notices::data(const QModelIndex &index, int role) const
 {

@@ -12,7 +12,10 @@
 namespace rankyard::ui {
 
 Panel::Panel(const QString &title, QWidget *parent)
-    : QFrame(parent), m_head(new QHBoxLayout), m_body(new QVBoxLayout), m_title(new QLabel(this))
+    : QFrame(parent),
+      m_head(new QHBoxLayout),
+      m_body(new QVBoxLayout),
+      m_title(new QLabel(this))
 {
     setObjectName(QStringLiteral("panel"));
     auto *layout = new QVBoxLayout(this);

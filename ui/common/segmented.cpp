@@ -8,7 +8,8 @@
 namespace rankyard::ui {
 
 Segmented::Segmented(const QString &name, const QStringList &choices, QWidget *parent)
-    : QFrame(parent), m_group(new QButtonGroup(this))
+    : QFrame(parent),
+      m_group(new QButtonGroup(this))
 {
     setObjectName(QStringLiteral("segmented"));
     setAccessibleName(name);

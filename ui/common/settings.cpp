@@ -41,18 +41,24 @@ void Settings::setValue(const QString &key, const QVariant &value)
 ThemeMode Settings::themeMode() const
 {
     const QString name = value(QStringLiteral("look/theme")).toString();
-    return name == QLatin1String("dark") ? ThemeMode::Dark : name == QLatin1String("light") ? ThemeMode::Light : ThemeMode::System;
+    return name == QLatin1String("dark") ? ThemeMode::Dark
+        : name == QLatin1String("light") ? ThemeMode::Light
+                                         : ThemeMode::System;
 }
 
 void Settings::setThemeMode(ThemeMode mode)
 {
-    setValue(QStringLiteral("look/theme"), mode == ThemeMode::Dark     ? QStringLiteral("dark")
-                                           : mode == ThemeMode::Light ? QStringLiteral("light")
-                                                                      : QStringLiteral("system"));
+    setValue(QStringLiteral("look/theme"),
+             mode == ThemeMode::Dark        ? QStringLiteral("dark")
+                 : mode == ThemeMode::Light ? QStringLiteral("light")
+                                            : QStringLiteral("system"));
     emit changed();
 }
 
-int Settings::textPercent() const { return std::clamp(value(QStringLiteral("look/text"), 100).toInt(), 100, 200); }
+int Settings::textPercent() const
+{
+    return std::clamp(value(QStringLiteral("look/text"), 100).toInt(), 100, 200);
+}
 
 void Settings::setTextPercent(int percent)
 {
@@ -60,7 +66,10 @@ void Settings::setTextPercent(int percent)
     emit changed();
 }
 
-double Settings::smoothing() const { return std::clamp(value(QStringLiteral("charts/smoothing"), 0.85).toDouble(), 0.0, 0.999); }
+double Settings::smoothing() const
+{
+    return std::clamp(value(QStringLiteral("charts/smoothing"), 0.85).toDouble(), 0.0, 0.999);
+}
 
 void Settings::setSmoothing(double weight)
 {
@@ -84,21 +93,30 @@ void Settings::setLogShown(bool shown)
     emit changed();
 }
 
-void Settings::keep(QWidget *window) { setValue(QStringLiteral("window/") + window->objectName(), window->saveGeometry()); }
+void Settings::keep(QWidget *window)
+{
+    setValue(QStringLiteral("window/") + window->objectName(), window->saveGeometry());
+}
 
 void Settings::bringBack(QWidget *window)
 {
     window->restoreGeometry(value(QStringLiteral("window/") + window->objectName()).toByteArray());
 }
 
-void Settings::keep(const QString &name, QSplitter *splitter) { setValue(QStringLiteral("splitter/") + name, splitter->saveState()); }
+void Settings::keep(const QString &name, QSplitter *splitter)
+{
+    setValue(QStringLiteral("splitter/") + name, splitter->saveState());
+}
 
 bool Settings::bringBack(const QString &name, QSplitter *splitter)
 {
     return splitter->restoreState(value(QStringLiteral("splitter/") + name).toByteArray());
 }
 
-void Settings::keep(const QString &name, QHeaderView *header) { setValue(QStringLiteral("header/") + name, header->saveState()); }
+void Settings::keep(const QString &name, QHeaderView *header)
+{
+    setValue(QStringLiteral("header/") + name, header->saveState());
+}
 
 bool Settings::bringBack(const QString &name, QHeaderView *header)
 {

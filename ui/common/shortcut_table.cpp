@@ -25,9 +25,10 @@ std::vector<Section> sectionsOf(const ActionRegistry &registry)
     for (const auto &entry : registry.entries()) {
         if (entry.spec.shortcut.isEmpty())
             continue;
-        auto found = std::find_if(sections.begin(), sections.end(), [&](const Section &each) { return each.name == entry.spec.category; });
+        auto found = std::find_if(sections.begin(), sections.end(),
+                                  [&](const Section &each) { return each.name == entry.spec.category; });
         if (found == sections.end())
-            found = sections.insert(sections.end(), Section {entry.spec.category, {}});
+            found = sections.insert(sections.end(), Section{entry.spec.category, {}});
         found->rows.emplace_back(entry.spec.text, entry.spec.shortcut.toString(QKeySequence::NativeText));
     }
     const auto tr = [](const char *text) { return ShortcutTable::tr(text); };
@@ -45,7 +46,9 @@ std::vector<Section> sectionsOf(const ActionRegistry &registry)
 
 } // namespace
 
-ShortcutTable::ShortcutTable(ActionRegistry *registry, QWidget *parent) : QWidget(parent), m_registry(registry)
+ShortcutTable::ShortcutTable(ActionRegistry *registry, QWidget *parent)
+    : QWidget(parent),
+      m_registry(registry)
 {
     auto *layout = new QVBoxLayout(this);
     layout->setContentsMargins(0, 0, 0, 0);

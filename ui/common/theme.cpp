@@ -7,8 +7,8 @@
 #include <QEvent>
 #include <QFile>
 #include <QFontDatabase>
-#include <QPalette>
 #include <QPainter>
+#include <QPalette>
 #include <QPixmapCache>
 #include <QStyleFactory>
 #include <QWidget>
@@ -42,8 +42,13 @@ constexpr std::array<Pair, tokenCount> tokenTable = {{
 }};
 
 constexpr std::array<Pair, seriesCount> seriesTable = {{
-    {0xFF0072B2, 0xFF56A8E8}, {0xFFD55E00, 0xFFFF8A3D}, {0xFF009E73, 0xFF3CC79B}, {0xFFA64D86, 0xFFD98BBE},
-    {0xFFB8860B, 0xFFE6B93C}, {0xFF5B5FC7, 0xFF9A9DF2}, {0xFF7A7A7A, 0xFFA8A8A8},
+    {0xFF0072B2, 0xFF56A8E8},
+    {0xFFD55E00, 0xFFFF8A3D},
+    {0xFF009E73, 0xFF3CC79B},
+    {0xFFA64D86, 0xFFD98BBE},
+    {0xFFB8860B, 0xFFE6B93C},
+    {0xFF5B5FC7, 0xFF9A9DF2},
+    {0xFF7A7A7A, 0xFFA8A8A8},
 }};
 
 constexpr std::array<Pair, kindCount> kindTable = {{
@@ -79,7 +84,9 @@ QString firstFamily(std::initializer_list<const char *> names, const QString &fa
 
 double luminance(const QColor &color)
 {
-    const auto linear = [](double c) { return c <= 0.03928 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4); };
+    const auto linear = [](double c) {
+        return c <= 0.03928 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4);
+    };
     return 0.2126 * linear(color.redF()) + 0.7152 * linear(color.greenF()) + 0.0722 * linear(color.blueF());
 }
 
@@ -220,10 +227,12 @@ void Theme::apply()
     if (!m_applied) {
         m_applied = true;
         const QPalette before = QApplication::palette();
-        m_systemDark = before.color(QPalette::Window).lightness() < before.color(QPalette::WindowText).lightness();
+        m_systemDark =
+            before.color(QPalette::Window).lightness() < before.color(QPalette::WindowText).lightness();
         QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
         m_text = firstFamily({"Inter", "Noto Sans", "DejaVu Sans"}, QStringLiteral("sans-serif"));
-        m_mono = firstFamily({"JetBrains Mono", "Noto Sans Mono", "DejaVu Sans Mono"}, QStringLiteral("monospace"));
+        m_mono = firstFamily({"JetBrains Mono", "Noto Sans Mono", "DejaVu Sans Mono"},
+                             QStringLiteral("monospace"));
     }
     m_dark = m_mode == ThemeMode::Dark || (m_mode == ThemeMode::System && m_systemDark);
 
@@ -265,24 +274,39 @@ QString Theme::styleSheet() const
         return {};
     QString sheet = QString::fromUtf8(file.readAll());
     static const std::pair<const char *, Token> names[] = {
-        {"@background", Token::Background}, {"@surface", Token::Surface},     {"@raised", Token::Raised},
-        {"@border", Token::Border},         {"@text", Token::Text},           {"@muted", Token::Muted},
-        {"@accent", Token::Accent},         {"@good", Token::Good},           {"@warn", Token::Warn},
-        {"@bad", Token::Bad},               {"@selection", Token::Selection}, {"@onaccent", Token::OnAccent},
+        {"@background", Token::Background},
+        {"@surface", Token::Surface},
+        {"@raised", Token::Raised},
+        {"@border", Token::Border},
+        {"@text", Token::Text},
+        {"@muted", Token::Muted},
+        {"@accent", Token::Accent},
+        {"@good", Token::Good},
+        {"@warn", Token::Warn},
+        {"@bad", Token::Bad},
+        {"@selection", Token::Selection},
+        {"@onaccent", Token::OnAccent},
     };
     for (const auto &[name, token] : names)
         sheet.replace(QLatin1String(name), color(token).name());
-    sheet.replace(QLatin1String("@hover"), mixed(color(Token::Raised), color(Token::Text), m_dark ? 0.08 : 0.05).name());
-    sheet.replace(QLatin1String("@pressed"), mixed(color(Token::Raised), color(Token::Text), m_dark ? 0.14 : 0.1).name());
+    sheet.replace(QLatin1String("@hover"),
+                  mixed(color(Token::Raised), color(Token::Text), m_dark ? 0.08 : 0.05).name());
+    sheet.replace(QLatin1String("@pressed"),
+                  mixed(color(Token::Raised), color(Token::Text), m_dark ? 0.14 : 0.1).name());
     sheet.replace(QLatin1String("@disabled"), mixed(color(Token::Surface), color(Token::Muted), 0.6).name());
-    sheet.replace(QLatin1String("@strongaccent"), mixed(color(Token::Accent), color(Token::Text), 0.15).name());
+    sheet.replace(QLatin1String("@strongaccent"),
+                  mixed(color(Token::Accent), color(Token::Text), 0.15).name());
     const auto fontOf = [this](FontRole role) {
         const QFont each = font(role);
-        return QStringLiteral("font-family: \"%1\"; font-size: %2px; font-weight: %3;").arg(each.family()).arg(each.pixelSize()).arg(each.weight());
+        return QStringLiteral("font-family: \"%1\"; font-size: %2px; font-weight: %3;")
+            .arg(each.family())
+            .arg(each.pixelSize())
+            .arg(each.weight());
     };
-    const std::pair<const char *, FontRole> roles[] = {{"small", FontRole::Small}, {"body", FontRole::Body}, {"strong", FontRole::Strong},
-                                                       {"head", FontRole::Head},   {"title", FontRole::Title}, {"monosmall", FontRole::MonoSmall},
-                                                       {"mono", FontRole::Mono}};
+    const std::pair<const char *, FontRole> roles[] = {
+        {"small", FontRole::Small}, {"body", FontRole::Body},   {"strong", FontRole::Strong},
+        {"head", FontRole::Head},   {"title", FontRole::Title}, {"monosmall", FontRole::MonoSmall},
+        {"mono", FontRole::Mono}};
     for (const auto &[name, role] : roles)
         sheet += QStringLiteral("*[role=\"%1\"] { %2 }\n").arg(QLatin1String(name), fontOf(role));
     sheet.replace(QLatin1String("@small"), QString::number(scaled(12)) + QLatin1String("px"));

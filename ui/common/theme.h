@@ -14,15 +14,42 @@ class QWidget;
 namespace rankyard::ui {
 
 enum class Token {
-    Background, Surface, Raised, Border, Text, Muted, Accent, Good, Warn, Bad, Bubble, Selection,
+    Background,
+    Surface,
+    Raised,
+    Border,
+    Text,
+    Muted,
+    Accent,
+    Good,
+    Warn,
+    Bad,
+    Bubble,
+    Selection,
     OnAccent, ///< text on a filled accent
 };
 constexpr int tokenCount = 13;
 
 /// What a block of time or memory is. A kind has the same colour on every page.
 enum class Kind {
-    Forward, InputGradient, WeightGradient, Recompute, TensorParallel, DataParallel, Pipeline, Copy, OptimizerStep, Bubble,
-    Parameters, Gradients, OptimizerState, Activations, Gathered, Buckets, Workspace, Host,
+    Forward,
+    InputGradient,
+    WeightGradient,
+    Recompute,
+    TensorParallel,
+    DataParallel,
+    Pipeline,
+    Copy,
+    OptimizerStep,
+    Bubble,
+    Parameters,
+    Gradients,
+    OptimizerState,
+    Activations,
+    Gathered,
+    Buckets,
+    Workspace,
+    Host,
 };
 constexpr int kindCount = 18;
 constexpr int seriesCount = 7;

@@ -6,7 +6,9 @@
 namespace rankyard::ui {
 
 DataHub::DataHub(std::filesystem::path storeFile, MemoryPredictor predict, QObject *parent)
-    : QObject(parent), m_file(storeFile), m_reader(new RunReader(std::move(storeFile), predict))
+    : QObject(parent),
+      m_file(storeFile),
+      m_reader(new RunReader(std::move(storeFile), predict))
 {
     qRegisterMetaType<RunListPtr>();
     qRegisterMetaType<RunUpdatePtr>();

@@ -19,7 +19,8 @@ class DataHub : public QObject
 {
     Q_OBJECT
 public:
-    explicit DataHub(std::filesystem::path storeFile, MemoryPredictor predict = nullptr, QObject *parent = nullptr);
+    explicit DataHub(std::filesystem::path storeFile, MemoryPredictor predict = nullptr,
+                     QObject *parent = nullptr);
     ~DataHub() override;
 
     /// Null until the store was read for the first time.

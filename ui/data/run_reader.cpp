@@ -89,7 +89,10 @@ void RankColumns::append(const RankColumns &other)
     }
 }
 
-RunReader::RunReader(std::filesystem::path file, MemoryPredictor predict) : m_file(std::move(file)), m_predict(predict) {}
+RunReader::RunReader(std::filesystem::path file, MemoryPredictor predict)
+    : m_file(std::move(file)),
+      m_predict(predict)
+{}
 
 RunReader::~RunReader() = default;
 
@@ -236,7 +239,7 @@ bool RunReader::read(const std::string &id, OpenRun &run)
         return false;
     }
     if (!run.first && superseded(id, run, info->epoch))
-        run = OpenRun {};
+        run = OpenRun{};
     auto news = std::make_shared<RunUpdate>();
     news->run = id;
     news->info = std::move(info).value();
@@ -274,7 +277,8 @@ bool RunReader::read(const std::string &id, OpenRun &run)
         into.error = news->error;
         for (const auto &[rank, columns] : news->ranks)
             into.ranks[rank].append(columns);
-        into.logs.insert(into.logs.end(), std::make_move_iterator(news->logs.begin()), std::make_move_iterator(news->logs.end()));
+        into.logs.insert(into.logs.end(), std::make_move_iterator(news->logs.begin()),
+                         std::make_move_iterator(news->logs.end()));
         if (news->evals)
             into.evals = std::move(news->evals);
         if (news->events)
@@ -296,7 +300,7 @@ void RunReader::flush()
 
 void RunReader::openRun(const QString &run)
 {
-    m_open[run.toStdString()] = OpenRun {};
+    m_open[run.toStdString()] = OpenRun{};
     look();
 }
 
@@ -306,7 +310,8 @@ void RunReader::preview(const QString &run, int points)
 {
     std::vector<double> losses;
     if (connectStore()) {
-        if (auto series = m_store->series(run.toStdString(), "loss", 0, 0, std::numeric_limits<std::int64_t>::max(), points)) {
+        if (auto series = m_store->series(run.toStdString(), "loss", 0, 0,
+                                          std::numeric_limits<std::int64_t>::max(), points)) {
             for (const store::SeriesPoint &point : *series)
                 losses.push_back(point.last);
         }

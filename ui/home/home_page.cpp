@@ -22,10 +22,14 @@ namespace rankyard::ui {
 namespace {
 constexpr int recentRuns = 8;
 constexpr int previewPoints = 96;
-}
+} // namespace
 
 HomePage::HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent)
-    : QWidget(parent), m_hub(hub), m_registry(registry), m_live(new Panel(tr("Running now"))), m_recent(new Panel(tr("Recent runs")))
+    : QWidget(parent),
+      m_hub(hub),
+      m_registry(registry),
+      m_live(new Panel(tr("Running now"))),
+      m_recent(new Panel(tr("Recent runs")))
 {
     auto *outer = new QVBoxLayout(this);
     outer->setContentsMargins(0, 0, 0, 0);
@@ -78,8 +82,9 @@ QWidget *HomePage::sampleCard()
     text->setSpacing(4);
     auto *title = new QLabel(tr("Train a small GPT on two ranks"));
     setRole(title, FontRole::Head);
-    auto *body = new QLabel(tr("The sample reads the King James Bible byte by byte, on two processes of this machine, data parallel with a partitioned "
-                               "optimizer (ZeRO 1). It takes about two minutes and shows every part of a training step."));
+    auto *body = new QLabel(tr(
+        "The sample reads the King James Bible byte by byte, on two processes of this machine, data parallel with a partitioned "
+        "optimizer (ZeRO 1). It takes about two minutes and shows every part of a training step."));
     body->setWordWrap(true);
     body->setProperty("tone", "muted");
     text->addWidget(title);
@@ -130,7 +135,8 @@ void HomePage::fill(Panel *panel, const std::vector<store::RunInfo> &runs, const
     while (rows.size() < static_cast<qsizetype>(runs.size())) {
         auto *row = new RunRow(panel);
         row->setTall(panel == m_live);
-        connect(row, &RunRow::clicked, this, [this, row] { emit openRequested(QString::fromStdString(row->run().id)); });
+        connect(row, &RunRow::clicked, this,
+                [this, row] { emit openRequested(QString::fromStdString(row->run().id)); });
         panel->body()->insertWidget(static_cast<int>(rows.size()), row);
         rows << row;
     }
@@ -171,14 +177,18 @@ void HomePage::refresh()
         for (const store::RunInfo &run : *m_hub->runs())
             (telemetry::isLive(run.state) ? live : recent).push_back(run);
     }
-    const auto newest = [](const store::RunInfo &a, const store::RunInfo &b) { return a.startedNs > b.startedNs; };
+    const auto newest = [](const store::RunInfo &a, const store::RunInfo &b) {
+        return a.startedNs > b.startedNs;
+    };
     std::sort(live.begin(), live.end(), newest);
     std::sort(recent.begin(), recent.end(), newest);
     if (recent.size() > recentRuns)
         recent.resize(recentRuns);
     m_live->setVisible(!live.empty());
     fill(m_live, live, {});
-    fill(m_recent, recent, m_hub->runs() ? tr("Runs that have ended are listed here. There are none yet.") : tr("Reading the runs."));
+    fill(m_recent, recent,
+         m_hub->runs() ? tr("Runs that have ended are listed here. There are none yet.")
+                       : tr("Reading the runs."));
     if (isReady())
         emit ready();
 }

@@ -94,7 +94,10 @@ protected:
             painter.setBrush(theme.color(Token::Border));
             painter.drawRoundedRect(track, 2, 2);
             painter.setBrush(theme.color(tone));
-            painter.drawRoundedRect(QRectF(track.left(), track.top(), std::max(3.0, track.width() * std::clamp(t, 0.0, 1.0)), track.height()), 2, 2);
+            painter.drawRoundedRect(QRectF(track.left(), track.top(),
+                                           std::max(3.0, track.width() * std::clamp(t, 0.0, 1.0)),
+                                           track.height()),
+                                    2, 2);
         };
         double mean = 0;
         for (double each : use)
@@ -110,15 +113,22 @@ protected:
         top += 20;
         const double used = static_cast<double>(state.memoryTotal - state.memoryAvailable);
         const double total = static_cast<double>(state.memoryTotal);
-        row(tr("Memory in use"), tr("%1 of %2").arg(formatValue(used, Unit::Bytes), formatValue(total, Unit::Bytes)));
+        row(tr("Memory in use"),
+            tr("%1 of %2").arg(formatValue(used, Unit::Bytes), formatValue(total, Unit::Bytes)));
         const double part = total > 0 ? used / total : 0;
-        bar(QRectF(12, top + 3, width() - 24, 5), part, part > 0.9 ? Token::Bad : part > 0.75 ? Token::Warn : Token::Accent);
+        bar(QRectF(12, top + 3, width() - 24, 5), part,
+            part > 0.9        ? Token::Bad
+                : part > 0.75 ? Token::Warn
+                              : Token::Accent);
         top += 20;
         row(tr("Load, one minute"), QString::number(state.load, 'f', 2));
     }
 };
 
-MachinePanel::MachinePanel(QWidget *parent) : Panel(tr("This machine"), parent), m_area(new Area(this)), m_timer(new QTimer(this))
+MachinePanel::MachinePanel(QWidget *parent)
+    : Panel(tr("This machine"), parent),
+      m_area(new Area(this)),
+      m_timer(new QTimer(this))
 {
     headLayout()->addStretch(1);
     body()->addWidget(m_area);

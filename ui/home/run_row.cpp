@@ -63,7 +63,9 @@ void RunRow::paintCurve(QPainter &painter, const QRectF &area) const
     if (m_losses.size() < 2 || hi <= lo)
         return;
     // Of a live run the curve is as wide as its part of the way.
-    const double part = m_tall && m_run.steps > 0 ? std::clamp(static_cast<double>(m_run.step) / static_cast<double>(m_run.steps), 0.02, 1.0) : 1;
+    const double part = m_tall && m_run.steps > 0
+        ? std::clamp(static_cast<double>(m_run.step) / static_cast<double>(m_run.steps), 0.02, 1.0)
+        : 1;
     if (m_tall) {
         painter.setPen(QPen(mixed(theme.color(Token::Surface), theme.color(Token::Border), 0.6), 1));
         for (int line = 0; line <= 2; ++line) {
@@ -78,7 +80,9 @@ void RunRow::paintCurve(QPainter &painter, const QRectF &area) const
             pen = false;
             continue;
         }
-        const QPointF at(area.left() + area.width() * part * static_cast<double>(i) / static_cast<double>(m_losses.size() - 1),
+        const QPointF at(area.left()
+                             + area.width() * part * static_cast<double>(i)
+                                 / static_cast<double>(m_losses.size() - 1),
                          area.bottom() - area.height() * (m_losses[i] - lo) / (hi - lo));
         if (pen)
             line.lineTo(at);
@@ -112,10 +116,12 @@ void RunRow::paintEvent(QPaintEvent *)
 
     painter.setFont(nameFont);
     painter.setPen(theme.color(Token::Text));
-    painter.drawText(QRectF(left, 0, textWidth, head / 2.0 + 1), Qt::AlignBottom | Qt::AlignLeft,
-                     QFontMetrics(nameFont).elidedText(QString::fromStdString(m_run.name), Qt::ElideRight, textWidth));
-    QStringList parts {look.word, m_job.layout()};
-    parts << (m_run.steps > 0 ? tr("step %1 / %2").arg(formatStep(m_run.step), formatStep(m_run.steps)) : tr("step %1").arg(formatStep(m_run.step)));
+    painter.drawText(
+        QRectF(left, 0, textWidth, head / 2.0 + 1), Qt::AlignBottom | Qt::AlignLeft,
+        QFontMetrics(nameFont).elidedText(QString::fromStdString(m_run.name), Qt::ElideRight, textWidth));
+    QStringList parts{look.word, m_job.layout()};
+    parts << (m_run.steps > 0 ? tr("step %1 / %2").arg(formatStep(m_run.step), formatStep(m_run.steps))
+                              : tr("step %1").arg(formatStep(m_run.step)));
     if (telemetry::isLive(m_run.state)) {
         if (m_run.tokensPerS > 0)
             parts << formatValue(m_run.tokensPerS, Unit::TokensPerSecond);
@@ -124,24 +130,30 @@ void RunRow::paintEvent(QPaintEvent *)
     }
     painter.setFont(small);
     painter.setPen(theme.color(Token::Muted));
-    painter.drawText(QRectF(left, head / 2.0 + 2, textWidth, head / 2.0), Qt::AlignTop | Qt::AlignLeft,
-                     QFontMetrics(small).elidedText(parts.join(QStringLiteral(" · ")), Qt::ElideRight, textWidth));
+    painter.drawText(
+        QRectF(left, head / 2.0 + 2, textWidth, head / 2.0), Qt::AlignTop | Qt::AlignLeft,
+        QFontMetrics(small).elidedText(parts.join(QStringLiteral(" · ")), Qt::ElideRight, textWidth));
 
     if (sparkWidth > 0)
-        paintCurve(painter, QRectF(width() - rightWidth - sparkWidth - 24, theme.scaled(11), sparkWidth, height() - 2 * theme.scaled(11)));
+        paintCurve(painter,
+                   QRectF(width() - rightWidth - sparkWidth - 24, theme.scaled(11), sparkWidth,
+                          height() - 2 * theme.scaled(11)));
     else if (m_tall)
         paintCurve(painter, QRectF(left, head + 4, width() - left - 12, height() - head - 16));
     painter.setFont(mono);
     painter.setPen(theme.color(Token::Text));
-    painter.drawText(QRectF(width() - rightWidth - 12, 0, rightWidth, head / 2.0 + 1), Qt::AlignBottom | Qt::AlignRight,
+    painter.drawText(QRectF(width() - rightWidth - 12, 0, rightWidth, head / 2.0 + 1),
+                     Qt::AlignBottom | Qt::AlignRight,
                      m_run.step > 0 ? formatLoss(m_run.lastLoss) : QStringLiteral("–"));
     painter.setFont(small);
     painter.setPen(theme.color(Token::Muted));
-    painter.drawText(QRectF(width() - rightWidth - 12, head / 2.0 + 2, rightWidth, head / 2.0), Qt::AlignTop | Qt::AlignRight, tr("last loss"));
+    painter.drawText(QRectF(width() - rightWidth - 12, head / 2.0 + 2, rightWidth, head / 2.0),
+                     Qt::AlignTop | Qt::AlignRight, tr("last loss"));
     painter.setPen(QPen(mixed(theme.color(Token::Surface), theme.color(Token::Border), 0.7), 1));
     painter.drawLine(QPointF(12, 0.5), QPointF(width() - 12, 0.5));
     if (telemetry::isLive(m_run.state) && m_run.steps > 0) {
-        const double t = std::clamp(static_cast<double>(m_run.step) / static_cast<double>(m_run.steps), 0.0, 1.0);
+        const double t =
+            std::clamp(static_cast<double>(m_run.step) / static_cast<double>(m_run.steps), 0.0, 1.0);
         painter.setPen(Qt::NoPen);
         painter.setBrush(theme.color(Token::Good));
         painter.drawRect(QRectF(12, height() - 2, (width() - 24) * t, 2));

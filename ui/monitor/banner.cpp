@@ -11,7 +11,10 @@
 namespace rankyard::ui {
 
 Banner::Banner(QWidget *parent)
-    : QFrame(parent), m_picture(new QLabel(this)), m_text(new QLabel(this)), m_verb(new QPushButton(this))
+    : QFrame(parent),
+      m_picture(new QLabel(this)),
+      m_text(new QLabel(this)),
+      m_verb(new QPushButton(this))
 {
     auto *row = new QHBoxLayout(this);
     row->setContentsMargins(16, 8, 12, 8);
@@ -29,7 +32,8 @@ Banner::Banner(QWidget *parent)
 
 void Banner::show(const QString &iconName, Token tone, const QString &text, const QString &verb)
 {
-    const bool same = isVisibleTo(parentWidget()) && m_text->text() == text && m_tone == tone && m_verb->text() == verb;
+    const bool same =
+        isVisibleTo(parentWidget()) && m_text->text() == text && m_tone == tone && m_verb->text() == verb;
     if (same)
         return;
     m_icon = iconName;

@@ -31,7 +31,8 @@ void LogModel::append(std::vector<store::LogRow> rows)
         return;
     if (rows.size() > most)
         rows.erase(rows.begin(), rows.end() - most);
-    std::stable_sort(rows.begin(), rows.end(), [](const auto &a, const auto &b) { return a.record.wallNs < b.record.wallNs; });
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const auto &a, const auto &b) { return a.record.wallNs < b.record.wallNs; });
     const int over = static_cast<int>(m_rows.size() + rows.size()) - most;
     if (over > 0) {
         // Some more than needed, so that a full model does not shift with every line.
@@ -46,7 +47,10 @@ void LogModel::append(std::vector<store::LogRow> rows)
     endInsertRows();
 }
 
-int LogModel::rowCount(const QModelIndex &parent) const { return parent.isValid() ? 0 : static_cast<int>(m_rows.size()); }
+int LogModel::rowCount(const QModelIndex &parent) const
+{
+    return parent.isValid() ? 0 : static_cast<int>(m_rows.size());
+}
 
 QVariant LogModel::data(const QModelIndex &index, int role) const
 {
@@ -55,9 +59,11 @@ QVariant LogModel::data(const QModelIndex &index, int role) const
     const store::LogRow &row = m_rows[static_cast<std::size_t>(index.row())];
     switch (role) {
     case Qt::DisplayRole:
-        return QStringLiteral("%1 %2 %3").arg(formatStep(row.record.step), who(row.rank), QString::fromStdString(row.record.text));
+        return QStringLiteral("%1 %2 %3")
+            .arg(formatStep(row.record.step), who(row.rank), QString::fromStdString(row.record.text));
     case Qt::ToolTipRole:
-        return QStringLiteral("%1, %2\n%3").arg(formatWhen(row.record.wallNs), who(row.rank), QString::fromStdString(row.record.text));
+        return QStringLiteral("%1, %2\n%3")
+            .arg(formatWhen(row.record.wallNs), who(row.rank), QString::fromStdString(row.record.text));
     case LevelRole:
         return static_cast<int>(row.record.level);
     case StepRole:

@@ -44,7 +44,8 @@ public:
         const int digit = metrics.horizontalAdvance(QLatin1Char('0'));
         QRect place = option.rect.adjusted(12, 0, -8, 0);
         painter->setPen(theme.color(Token::Muted));
-        painter->drawText(QRect(place.left(), place.top(), digit * 6, place.height()), Qt::AlignVCenter | Qt::AlignRight, step);
+        painter->drawText(QRect(place.left(), place.top(), digit * 6, place.height()),
+                          Qt::AlignVCenter | Qt::AlignRight, step);
         place.setLeft(place.left() + digit * 7);
         painter->drawText(place, Qt::AlignVCenter | Qt::AlignLeft, from);
         place.setLeft(place.left() + digit * 3);
@@ -56,8 +57,9 @@ public:
         else if (level == telemetry::Level::Debug)
             tone = Token::Muted;
         painter->setPen(theme.color(tone));
-        painter->drawText(place, Qt::AlignVCenter | Qt::AlignLeft,
-                          metrics.elidedText(index.data(LogModel::TextRole).toString(), Qt::ElideRight, place.width()));
+        painter->drawText(
+            place, Qt::AlignVCenter | Qt::AlignLeft,
+            metrics.elidedText(index.data(LogModel::TextRole).toString(), Qt::ElideRight, place.width()));
         if (option.state & QStyle::State_HasFocus) {
             painter->setPen(theme.color(Token::Accent));
             painter->drawRect(option.rect.adjusted(1, 0, -2, -1));
@@ -74,9 +76,14 @@ public:
 } // namespace
 
 LogPane::LogPane(QWidget *parent)
-    : QFrame(parent), m_model(new LogModel(this)), m_proxy(new LogProxy(this)), m_title(new QLabel(tr("Log"), this)),
-      m_view(new QListView(this)), m_level(new Segmented(tr("Level"), {tr("All"), tr("Warnings"), tr("Errors")}, this)),
-      m_filter(new QLineEdit(this)), m_follow(new Chip(this))
+    : QFrame(parent),
+      m_model(new LogModel(this)),
+      m_proxy(new LogProxy(this)),
+      m_title(new QLabel(tr("Log"), this)),
+      m_view(new QListView(this)),
+      m_level(new Segmented(tr("Level"), {tr("All"), tr("Warnings"), tr("Errors")}, this)),
+      m_filter(new QLineEdit(this)),
+      m_follow(new Chip(this))
 {
     setObjectName(QStringLiteral("side"));
     m_proxy->setSourceModel(m_model);
@@ -110,7 +117,9 @@ LogPane::LogPane(QWidget *parent)
     layout->addWidget(m_view, 1);
 
     connect(m_level, &Segmented::changed, this, [this](int index) {
-        m_proxy->setLeast(index == 0 ? telemetry::Level::Debug : index == 1 ? telemetry::Level::Warning : telemetry::Level::Error);
+        m_proxy->setLeast(index == 0       ? telemetry::Level::Debug
+                              : index == 1 ? telemetry::Level::Warning
+                                           : telemetry::Level::Error);
         if (m_following)
             m_view->scrollToBottom();
     });
@@ -125,7 +134,9 @@ LogPane::LogPane(QWidget *parent)
         const QScrollBar *bar = m_view->verticalScrollBar();
         setFollowing(bar->sliderPosition() >= bar->maximum());
     });
-    connect(m_view, &QListView::activated, this, [this](const QModelIndex &index) { emit stepChosen(index.data(LogModel::StepRole).toLongLong()); });
+    connect(m_view, &QListView::activated, this, [this](const QModelIndex &index) {
+        emit stepChosen(index.data(LogModel::StepRole).toLongLong());
+    });
     auto *copy = new QAction(tr("Copy lines"), this);
     copy->setShortcut(QKeySequence::Copy);
     copy->setShortcutContext(Qt::WidgetWithChildrenShortcut);
@@ -173,7 +184,8 @@ void LogPane::updateChip()
     if (m_following)
         m_follow->setLook(tr("following"), Token::Muted);
     else
-        m_follow->setLook(m_new > 0 ? tr("paused, %1 new").arg(formatStep(m_new)) : tr("paused"), Token::Accent);
+        m_follow->setLook(m_new > 0 ? tr("paused, %1 new").arg(formatStep(m_new)) : tr("paused"),
+                          Token::Accent);
     m_follow->setToolTip(m_following ? tr("New lines are shown as they come") : tr("Show the newest lines"));
 }
 

@@ -17,10 +17,11 @@ namespace {
 
 constexpr Kind memoryInks[] = {Kind::Parameters, Kind::Gradients, Kind::OptimizerState, Kind::Activations,
                                Kind::Gathered,   Kind::Buckets,   Kind::Workspace,      Kind::Host};
-const char *const memoryNames[] = {QT_TRANSLATE_NOOP("Monitor", "parameters"), QT_TRANSLATE_NOOP("Monitor", "gradients"),
-                                   QT_TRANSLATE_NOOP("Monitor", "optimizer"),  QT_TRANSLATE_NOOP("Monitor", "activations"),
-                                   QT_TRANSLATE_NOOP("Monitor", "gathered"),   QT_TRANSLATE_NOOP("Monitor", "buckets"),
-                                   QT_TRANSLATE_NOOP("Monitor", "workspace"),  QT_TRANSLATE_NOOP("Monitor", "host")};
+const char *const memoryNames[] = {
+    QT_TRANSLATE_NOOP("Monitor", "parameters"), QT_TRANSLATE_NOOP("Monitor", "gradients"),
+    QT_TRANSLATE_NOOP("Monitor", "optimizer"),  QT_TRANSLATE_NOOP("Monitor", "activations"),
+    QT_TRANSLATE_NOOP("Monitor", "gathered"),   QT_TRANSLATE_NOOP("Monitor", "buckets"),
+    QT_TRANSLATE_NOOP("Monitor", "workspace"),  QT_TRANSLATE_NOOP("Monitor", "host")};
 
 struct TimePart {
     const char *name;
@@ -63,7 +64,10 @@ bool anyPositive(const std::vector<double> &values)
 
 } // namespace
 
-MonitorCharts::MonitorCharts(QWidget *parent) : QObject(parent), m_group(new ChartGroup(this)) { build(parent); }
+MonitorCharts::MonitorCharts(QWidget *parent) : QObject(parent), m_group(new ChartGroup(this))
+{
+    build(parent);
+}
 
 void MonitorCharts::build(QWidget *parent)
 {
@@ -94,14 +98,16 @@ void MonitorCharts::build(QWidget *parent)
     m_rankBox->setProperty("compact", true);
     m_rankBox->hide();
     m_memory->headLayout()->insertWidget(1, m_rankBox);
-    connect(m_rankBox, &QComboBox::activated, this, [this](int index) { setRank(m_rankBox->itemData(index).toInt()); });
+    connect(m_rankBox, &QComboBox::activated, this,
+            [this](int index) { setRank(m_rankBox->itemData(index).toInt()); });
     shapeSeries();
 }
 
 Chart *MonitorCharts::chart(const QString &name) const
 {
-    const std::pair<const char *, Chart *> all[] = {{"loss", m_loss}, {"throughput", m_throughput}, {"memory", m_memory},
-                                                    {"scale", m_scale}, {"time", m_time},           {"norm", m_norm},
+    const std::pair<const char *, Chart *> all[] = {{"loss", m_loss},     {"throughput", m_throughput},
+                                                    {"memory", m_memory}, {"scale", m_scale},
+                                                    {"time", m_time},     {"norm", m_norm},
                                                     {"comm", m_comm}};
     for (const auto &[key, chart] : all) {
         if (name == QLatin1String(key))
@@ -142,7 +148,8 @@ double MonitorCharts::xOf(std::int64_t step, std::int64_t wallNs) const
 {
     switch (m_mode) {
     case XMode::Tokens:
-        return static_cast<double>(step) * static_cast<double>(std::max<std::int64_t>(1, m_run->job().tokensPerStep()));
+        return static_cast<double>(step)
+            * static_cast<double>(std::max<std::int64_t>(1, m_run->job().tokensPerStep()));
     case XMode::Time:
         return static_cast<double>(wallNs - m_originNs) / 1e9;
     case XMode::Step:
@@ -166,8 +173,12 @@ void MonitorCharts::reset(RunData *run)
     m_groups.clear();
     m_hasMfu = false;
     m_ranks->clear();
-    m_group->setX(m_mode == XMode::Step ? Unit::Step : m_mode == XMode::Tokens ? Unit::Count : Unit::Seconds,
-                  m_mode == XMode::Step ? tr("step") : m_mode == XMode::Tokens ? tr("tokens") : tr("seconds"));
+    m_group->setX(m_mode == XMode::Step         ? Unit::Step
+                      : m_mode == XMode::Tokens ? Unit::Count
+                                                : Unit::Seconds,
+                  m_mode == XMode::Step         ? tr("step")
+                      : m_mode == XMode::Tokens ? tr("tokens")
+                                                : tr("seconds"));
     m_group->reset();
     for (Chart *chart : {m_loss, m_throughput, m_scale, m_norm})
         chart->clearSeries();
@@ -209,25 +220,45 @@ bool MonitorCharts::shapeChanged() const
 void MonitorCharts::shapeSeries()
 {
     if (m_loss->seriesCount() == 0) {
-        m_loss->addSeries({tr("train"), Ink::series(0), Unit::Number, SeriesSpec::Draw::Line, true, false, false, {}, tr("train loss")});
-        m_loss->addSeries({tr("valid"), Ink::series(1), Unit::Number, SeriesSpec::Draw::Points, false, false, false,
-                           tr("Loss on the fixed validation set"), tr("valid loss")});
-        m_scale->addSeries({tr("scale"), Ink::series(4), Unit::Power2, SeriesSpec::Draw::Step, false, false, false, {}, tr("loss scale")});
-        m_norm->addSeries({tr("norm"), Ink::series(3), Unit::Number, SeriesSpec::Draw::Line, true, false, false,
-                           tr("Before clipping"), tr("gradient norm")});
-        m_norm->addSeries({tr("lr"), Ink::series(6), Unit::Scientific, SeriesSpec::Draw::Line, false, true, false,
-                           tr("Learning rate"), tr("learning rate")});
-        m_norm->setRightAxis(AxisSpec {Unit::Scientific, AxisSpec::Scale::Linear, true, false});
+        m_loss->addSeries({tr("train"),
+                           Ink::series(0),
+                           Unit::Number,
+                           SeriesSpec::Draw::Line,
+                           true,
+                           false,
+                           false,
+                           {},
+                           tr("train loss")});
+        m_loss->addSeries({tr("valid"), Ink::series(1), Unit::Number, SeriesSpec::Draw::Points, false, false,
+                           false, tr("Loss on the fixed validation set"), tr("valid loss")});
+        m_scale->addSeries({tr("scale"),
+                            Ink::series(4),
+                            Unit::Power2,
+                            SeriesSpec::Draw::Step,
+                            false,
+                            false,
+                            false,
+                            {},
+                            tr("loss scale")});
+        m_norm->addSeries({tr("norm"), Ink::series(3), Unit::Number, SeriesSpec::Draw::Line, true, false,
+                           false, tr("Before clipping"), tr("gradient norm")});
+        m_norm->addSeries({tr("lr"), Ink::series(6), Unit::Scientific, SeriesSpec::Draw::Line, false, true,
+                           false, tr("Learning rate"), tr("learning rate")});
+        m_norm->setRightAxis(AxisSpec{Unit::Scientific, AxisSpec::Scale::Linear, true, false});
     }
     const RankColumns *lead = m_run ? m_run->lead() : nullptr;
     m_hasMfu = lead && anyPositive(lead->mfu);
     if (m_throughput->seriesCount() != (m_hasMfu ? 2 : 1)) {
         m_throughput->clearSeries();
-        m_throughput->addSeries({tr("tokens/s"), Ink::series(2), Unit::TokensPerSecond, SeriesSpec::Draw::Line, true});
+        m_throughput->addSeries(
+            {tr("tokens/s"), Ink::series(2), Unit::TokensPerSecond, SeriesSpec::Draw::Line, true});
         if (m_hasMfu)
-            m_throughput->addSeries({tr("MFU"), Ink::series(5), Unit::Percent, SeriesSpec::Draw::Line, true, true, false,
+            m_throughput->addSeries({tr("MFU"), Ink::series(5), Unit::Percent, SeriesSpec::Draw::Line, true,
+                                     true, false,
                                      tr("Model FLOPs per second as a part of what the device can do")});
-        m_throughput->setRightAxis(m_hasMfu ? std::optional<AxisSpec>({Unit::Percent, AxisSpec::Scale::Linear, true, false}) : std::nullopt);
+        m_throughput->setRightAxis(
+            m_hasMfu ? std::optional<AxisSpec>({Unit::Percent, AxisSpec::Scale::Linear, true, false})
+                     : std::nullopt);
         m_leadDone = 0;
         for (Chart *chart : {m_loss, m_scale, m_norm}) {
             for (int i = 0; i < chart->seriesCount(); ++i) {
@@ -257,20 +288,24 @@ void MonitorCharts::shapeSeries()
         if (!anyPositive(columns.memory[static_cast<std::size_t>(kind)]))
             continue;
         m_memoryKinds.push_back(kind);
-        m_memory->addSeries({say(memoryNames[kind]), Ink::of(memoryInks[kind]), Unit::Bytes, SeriesSpec::Draw::Area});
+        m_memory->addSeries(
+            {say(memoryNames[kind]), Ink::of(memoryInks[kind]), Unit::Bytes, SeriesSpec::Draw::Area});
     }
     for (int part = 0; part < static_cast<int>(std::size(timeParts)); ++part) {
         if (!anyPositive(columns.*timeParts[part].column))
             continue;
         m_timeParts.push_back(part);
-        const int series = m_time->addSeries({say(timeParts[part].name), Ink::of(timeParts[part].ink), Unit::Milliseconds,
-                                              SeriesSpec::Draw::Area, false, false, false, say(timeParts[part].tip)});
+        const int series =
+            m_time->addSeries({say(timeParts[part].name), Ink::of(timeParts[part].ink), Unit::Milliseconds,
+                               SeriesSpec::Draw::Area, false, false, false, say(timeParts[part].tip)});
         m_time->setLegendValue(series, {});
     }
     m_comm->setNote(tr("hidden"), {});
     for (const auto &[name, figures] : columns.comm) {
-        m_comm->addSeries({QString::fromStdString(name), inkOfGroup(name, m_groups.size()), Unit::Bytes, SeriesSpec::Draw::Area, false,
-                           false, false, tr("Bytes that the group “%1” moves in a step").arg(QString::fromStdString(name))});
+        m_comm->addSeries(
+            {QString::fromStdString(name), inkOfGroup(name, m_groups.size()), Unit::Bytes,
+             SeriesSpec::Draw::Area, false, false, false,
+             tr("Bytes that the group “%1” moves in a step").arg(QString::fromStdString(name))});
         m_groups.push_back(name);
     }
 }
@@ -306,7 +341,8 @@ void MonitorCharts::appendRank(const RankColumns &columns)
     for (std::size_t at = m_rankDone; at < columns.size(); ++at) {
         const double x = xOf(columns.step[at], columns.wallNs[at]);
         for (std::size_t i = 0; i < m_memoryKinds.size(); ++i)
-            put(m_memory, static_cast<int>(i), x, columns.memory[static_cast<std::size_t>(m_memoryKinds[i])][at]);
+            put(m_memory, static_cast<int>(i), x,
+                columns.memory[static_cast<std::size_t>(m_memoryKinds[i])][at]);
         for (std::size_t i = 0; i < m_timeParts.size(); ++i)
             put(m_time, static_cast<int>(i), x, (columns.*timeParts[m_timeParts[i]].column)[at]);
         for (std::size_t i = 0; i < m_groups.size(); ++i)
@@ -377,7 +413,8 @@ void MonitorCharts::updateEvents()
             mark.shape = 2;
             mark.weight = 8;
         } else if (event.kind == "state") {
-            const std::string to = event.detail.is_object() ? event.detail.value("to", std::string()) : std::string();
+            const std::string to =
+                event.detail.is_object() ? event.detail.value("to", std::string()) : std::string();
             // Start and end are said by the head; the lane has what happened between.
             const bool broke = to == "failed" || to == "failed-resumable" || to == "lost";
             if (to != "paused" && to != "degraded" && !broke)
@@ -387,7 +424,8 @@ void MonitorCharts::updateEvents()
             mark.shape = broke ? 2 : 3;
             mark.weight = broke ? 8 : 4;
         } else if (event.kind == "note") {
-            mark.text = event.detail.is_object() && event.detail.contains("text") && event.detail["text"].is_string()
+            mark.text =
+                event.detail.is_object() && event.detail.contains("text") && event.detail["text"].is_string()
                 ? QString::fromStdString(event.detail["text"].get<std::string>())
                 : tr("note %1").arg(step);
             mark.ink = Ink::of(Token::Muted);
@@ -400,12 +438,16 @@ void MonitorCharts::updateEvents()
     const RankColumns *lead = m_run->lead();
     for (std::size_t at = 0; lead && at < lead->size(); ++at) {
         if (lead->overflow[at])
-            lane.push_back({xOf(lead->step[at], lead->wallNs[at]), tr("overflow %1").arg(formatStep(lead->step[at])), {},
-                            Ink::of(Token::Bad), 6, 2});
+            lane.push_back({xOf(lead->step[at], lead->wallNs[at]),
+                            tr("overflow %1").arg(formatStep(lead->step[at])),
+                            {},
+                            Ink::of(Token::Bad),
+                            6,
+                            2});
     }
     for (const telemetry::EvalRecord &eval : m_run->evals())
-        lane.push_back({xOf(eval.step, eval.wallNs), tr("eval %1").arg(formatStep(eval.step)), tr("loss %1").arg(formatLoss(eval.loss)),
-                        Ink::series(5), 1, 0});
+        lane.push_back({xOf(eval.step, eval.wallNs), tr("eval %1").arg(formatStep(eval.step)),
+                        tr("loss %1").arg(formatLoss(eval.loss)), Ink::series(5), 1, 0});
     std::stable_sort(lane.begin(), lane.end(), [](const auto &a, const auto &b) { return a.x < b.x; });
     m_lane->setEvents(std::move(lane));
     m_scale->setMarks(m_overflows);
@@ -439,8 +481,10 @@ void MonitorCharts::updateMessages()
         const auto &values = m_scale->model(0).y();
         scaled = scaled || std::any_of(values.begin(), values.end(), [](double v) { return v != 1; });
     }
-    m_scale->setMessage(scaled || m_run->lead() == nullptr ? QString()
-                                                           : tr("Not used: %1 keeps small gradients without a loss scale. It is for fp16.").arg(job.compute));
+    m_scale->setMessage(scaled || m_run->lead() == nullptr
+                            ? QString()
+                            : tr("Not used: %1 keeps small gradients without a loss scale. It is for fp16.")
+                                  .arg(job.compute));
     const bool alone = m_run->info().world == 1 && m_groups.empty();
     m_comm->setMessage(alone && m_run->lead() ? tr("One rank has nobody to talk to.") : QString());
     const double hidden = hiddenFraction();
@@ -469,7 +513,8 @@ void MonitorCharts::update()
     if (lead && !m_run->ranks().contains(m_rank))
         m_rank = m_run->ranks().begin()->first;
     if (lead && m_originNs == 0)
-        m_originNs = m_run->info().startedNs > 0 ? std::min(m_run->info().startedNs, lead->wallNs.front()) : lead->wallNs.front();
+        m_originNs = m_run->info().startedNs > 0 ? std::min(m_run->info().startedNs, lead->wallNs.front())
+                                                 : lead->wallNs.front();
     if (shapeChanged())
         shapeSeries();
     int added = 0;

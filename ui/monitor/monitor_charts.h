@@ -30,7 +30,8 @@ public:
 
     /// The panels in the order of the grid.
     const std::vector<QWidget *> &panels() const { return m_panels; }
-    Chart *chart(const QString &name) const; ///< "loss", "throughput", "memory", "scale", "time", "norm", "comm"
+    Chart *chart(
+        const QString &name) const; ///< "loss", "throughput", "memory", "scale", "time", "norm", "comm"
     HeatMap *heatMap() const { return m_ranks; }
     ValuesPanel *values() const { return m_values; }
     EventLane *lane() const { return m_lane; }

@@ -30,14 +30,22 @@ double secondsLeft(const RunData &run)
     const std::int64_t left = steps - lead->step.back();
     const std::size_t from = lead->size() > 30 ? lead->size() - 30 : 0;
     std::vector<double> recent(lead->stepMs.begin() + static_cast<std::ptrdiff_t>(from), lead->stepMs.end());
-    std::nth_element(recent.begin(), recent.begin() + static_cast<std::ptrdiff_t>(recent.size() / 2), recent.end());
+    std::nth_element(recent.begin(), recent.begin() + static_cast<std::ptrdiff_t>(recent.size() / 2),
+                     recent.end());
     return left <= 0 ? 0 : static_cast<double>(left) * recent[recent.size() / 2] / 1e3;
 }
 
 MonitorHead::MonitorHead(ActionRegistry *registry, Settings *settings, QWidget *parent)
-    : QWidget(parent), m_registry(registry), m_name(new QLabel(this)), m_state(new Chip(this)), m_summary(new QLabel(this)),
-      m_follow(new Chip(this)), m_modes(new Segmented(tr("X axis"), {tr("Step"), tr("Tokens"), tr("Time")}, this)),
-      m_view(new QToolButton(this)), m_pause(new QPushButton(this)), m_checkpoint(new QPushButton(this)),
+    : QWidget(parent),
+      m_registry(registry),
+      m_name(new QLabel(this)),
+      m_state(new Chip(this)),
+      m_summary(new QLabel(this)),
+      m_follow(new Chip(this)),
+      m_modes(new Segmented(tr("X axis"), {tr("Step"), tr("Tokens"), tr("Time")}, this)),
+      m_view(new QToolButton(this)),
+      m_pause(new QPushButton(this)),
+      m_checkpoint(new QPushButton(this)),
       m_stop(new QPushButton(this))
 {
     auto *row = new QHBoxLayout(this);
@@ -78,7 +86,8 @@ MonitorHead::MonitorHead(ActionRegistry *registry, Settings *settings, QWidget *
     m_modes->setChoiceTip(0, tr("Optimizer steps on the x axis"));
     m_modes->setChoiceTip(1, tr("Tokens seen on the x axis"));
     m_modes->setChoiceTip(2, tr("Wall-clock time since the start on the x axis"));
-    connect(m_modes, &Segmented::changed, this, [this](int index) { emit modeChosen(static_cast<XMode>(index)); });
+    connect(m_modes, &Segmented::changed, this,
+            [this](int index) { emit modeChosen(static_cast<XMode>(index)); });
     connect(m_follow, &Chip::clicked, this, &MonitorHead::resumeFollowing);
     buildViewMenu(settings);
     connect(&Theme::instance(), &Theme::changed, this, &MonitorHead::restyle);
@@ -99,7 +108,10 @@ void MonitorHead::buildViewMenu(Settings *settings)
     auto *column = new QVBoxLayout(holder);
     column->setContentsMargins(12, 8, 12, 8);
     column->setSpacing(8);
-    auto *columns = new Segmented(tr("Columns"), {tr("Auto"), QStringLiteral("1"), QStringLiteral("2"), QStringLiteral("3"), QStringLiteral("4")}, holder);
+    auto *columns = new Segmented(
+        tr("Columns"),
+        {tr("Auto"), QStringLiteral("1"), QStringLiteral("2"), QStringLiteral("3"), QStringLiteral("4")},
+        holder);
     columns->setCurrent(settings->columns());
     connect(columns, &Segmented::changed, settings, &Settings::setColumns);
     auto *slider = new QSlider(Qt::Horizontal, holder);
@@ -107,9 +119,12 @@ void MonitorHead::buildViewMenu(Settings *settings)
     slider->setRange(0, 99);
     slider->setMinimumWidth(200);
     slider->setAccessibleName(tr("Smoothing"));
-    const QString what = tr("Debiased exponential moving average over all steps, before anything is reduced to pixels. The raw line stays behind it.");
+    const QString what = tr(
+        "Debiased exponential moving average over all steps, before anything is reduced to pixels. The raw line stays behind it.");
     slider->setToolTip(what);
-    const auto say = [slider, value] { value->setText(tr("Smoothing %1").arg(QString::number(slider->value() / 100.0, 'f', 2))); };
+    const auto say = [slider, value] {
+        value->setText(tr("Smoothing %1").arg(QString::number(slider->value() / 100.0, 'f', 2)));
+    };
     slider->setValue(static_cast<int>(std::lround(settings->smoothing() * 100)));
     say();
     connect(slider, &QSlider::valueChanged, settings, [settings, say](int percent) {
@@ -153,9 +168,10 @@ void MonitorHead::showRun(const RunData &run)
     m_state->show();
     m_modes->show();
     m_view->show();
-    QStringList parts {run.job().layout(), run.job().compute};
+    QStringList parts{run.job().layout(), run.job().compute};
     const std::int64_t steps = info.steps > 0 ? info.steps : run.job().steps;
-    parts << (steps > 0 ? tr("step %1 / %2").arg(formatStep(info.step), formatStep(steps)) : tr("step %1").arg(formatStep(info.step)));
+    parts << (steps > 0 ? tr("step %1 / %2").arg(formatStep(info.step), formatStep(steps))
+                        : tr("step %1").arg(formatStep(info.step)));
     if (telemetry::isTerminal(info.state)) {
         const std::int64_t end = info.endedNs > 0 ? info.endedNs : info.lastSeenNs;
         if (info.startedNs > 0 && end > info.startedNs)
@@ -172,7 +188,8 @@ void MonitorHead::showRun(const RunData &run)
 void MonitorHead::showFollowing(bool following, int newSteps)
 {
     m_follow->setVisible(!following);
-    m_follow->setLook(newSteps > 0 ? tr("paused, %1 new").arg(formatStep(newSteps)) : tr("view paused"), Token::Accent);
+    m_follow->setLook(newSteps > 0 ? tr("paused, %1 new").arg(formatStep(newSteps)) : tr("view paused"),
+                      Token::Accent);
     m_follow->setToolTip(tr("The view stays where you put it. Click to follow the run again (Space)"));
 }
 

@@ -27,11 +27,23 @@
 
 namespace rankyard::ui {
 
-MonitorPage::MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *registry, Settings *settings, QWidget *parent)
-    : QWidget(parent), m_hub(hub), m_actions(actions), m_registry(registry), m_settings(settings), m_banner(new Banner(this)),
-      m_stack(new QStackedWidget(this)), m_empty(new EmptyState(this)), m_splitter(new QSplitter(Qt::Horizontal, this)),
-      m_scroll(new QScrollArea(this)), m_gridHolder(new QWidget), m_grid(new QGridLayout(m_gridHolder)),
-      m_charts(new MonitorCharts(m_gridHolder)), m_log(new LogPane(this)), m_clock(new QTimer(this))
+MonitorPage::MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *registry, Settings *settings,
+                         QWidget *parent)
+    : QWidget(parent),
+      m_hub(hub),
+      m_actions(actions),
+      m_registry(registry),
+      m_settings(settings),
+      m_banner(new Banner(this)),
+      m_stack(new QStackedWidget(this)),
+      m_empty(new EmptyState(this)),
+      m_splitter(new QSplitter(Qt::Horizontal, this)),
+      m_scroll(new QScrollArea(this)),
+      m_gridHolder(new QWidget),
+      m_grid(new QGridLayout(m_gridHolder)),
+      m_charts(new MonitorCharts(m_gridHolder)),
+      m_log(new LogPane(this)),
+      m_clock(new QTimer(this))
 {
     addActions();
     m_head = new MonitorHead(registry, settings);
@@ -67,7 +79,8 @@ MonitorPage::MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *regi
 
     for (QWidget *panel : m_charts->panels()) {
         if (auto *chart = qobject_cast<Chart *>(panel))
-            connect(chart, &Chart::enlargeRequested, this, [this, chart] { enlarge(m_enlarged ? nullptr : chart); });
+            connect(chart, &Chart::enlargeRequested, this,
+                    [this, chart] { enlarge(m_enlarged ? nullptr : chart); });
     }
     m_charts->setSmoothing(settings->smoothing());
     m_log->setVisible(settings->logShown());
@@ -78,8 +91,9 @@ MonitorPage::MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *regi
     });
     connect(m_head, &MonitorHead::modeChosen, m_charts, &MonitorCharts::setMode);
     connect(m_head, &MonitorHead::resumeFollowing, m_charts->group(), [this] { m_charts->group()->fit(); });
-    connect(m_charts->group(), &ChartGroup::followChanged, this,
-            [this] { m_head->showFollowing(m_charts->group()->isFollowing(), m_charts->group()->newSincePaused()); });
+    connect(m_charts->group(), &ChartGroup::followChanged, this, [this] {
+        m_head->showFollowing(m_charts->group()->isFollowing(), m_charts->group()->newSincePaused());
+    });
     connect(m_log, &LogPane::stepChosen, this, [this](qint64 step) {
         if (m_charts->mode() == XMode::Step)
             m_charts->group()->setCursor(static_cast<double>(step), m_log, -1);
@@ -118,45 +132,59 @@ void MonitorPage::addActions()
 {
     const QString page = QStringLiteral("monitor");
     const QString category = tr("Monitor");
-    const auto add = [&](const char *id, const QString &text, const QString &tip, const char *iconName, const QKeySequence &key, auto run) {
-        return m_registry->add({QLatin1String(id), text, tip, category, QLatin1String(iconName), key, Scope::Page, page}, run);
+    const auto add = [&](const char *id, const QString &text, const QString &tip, const char *iconName,
+                         const QKeySequence &key, auto run) {
+        return m_registry->add(
+            {QLatin1String(id), text, tip, category, QLatin1String(iconName), key, Scope::Page, page}, run);
     };
-    add("monitor.fit", tr("Fit charts"), tr("Shows all data and follows the run again"), "fit", Qt::Key_F, [this] { m_charts->group()->fit(); });
-    add("monitor.back", tr("Back to the view before"), tr("Undoes the last zoom or pan"), "back", Qt::Key_Backspace, [this] { m_charts->group()->back(); });
-    add("monitor.follow", tr("Follow or pause the view"), tr("Stops the view where it is, or follows the run again"), "follow", Qt::Key_Space, [this] {
-        m_charts->group()->setFollowing(!m_charts->group()->isFollowing());
-    });
-    add("monitor.enlarge", tr("Enlarge chart or restore"), tr("Gives the focused chart the whole grid, or puts the grid back"), "columns", Qt::Key_Return, [this] {
-        QWidget *focused = focusWidget();
-        while (focused && std::find(m_charts->panels().begin(), m_charts->panels().end(), focused) == m_charts->panels().end())
-            focused = focused->parentWidget();
-        enlarge(m_enlarged ? nullptr : focused);
-    });
-    add("monitor.x", tr("Change the x axis"), tr("Step, tokens, or time"), "monitor", Qt::Key_X, [this] {
-        m_head->modes()->setCurrent((m_head->modes()->current() + 1) % 3);
-    });
-    add("monitor.log", tr("Show or hide the log"), tr("The log of all ranks at the right edge"), "log", Qt::Key_L, [this] {
-        m_settings->setLogShown(!m_settings->logShown());
-    });
-    add("monitor.filter", tr("Filter the log"), tr("Moves to the filter line of the log"), "filter", QKeySequence(Qt::Key_Slash), [this] {
-        m_settings->setLogShown(true);
-        m_log->filterLine()->setFocus(Qt::ShortcutFocusReason);
-        m_log->filterLine()->selectAll();
-    });
+    add("monitor.fit", tr("Fit charts"), tr("Shows all data and follows the run again"), "fit", Qt::Key_F,
+        [this] { m_charts->group()->fit(); });
+    add("monitor.back", tr("Back to the view before"), tr("Undoes the last zoom or pan"), "back",
+        Qt::Key_Backspace, [this] { m_charts->group()->back(); });
+    add("monitor.follow", tr("Follow or pause the view"),
+        tr("Stops the view where it is, or follows the run again"), "follow", Qt::Key_Space,
+        [this] { m_charts->group()->setFollowing(!m_charts->group()->isFollowing()); });
+    add("monitor.enlarge", tr("Enlarge chart or restore"),
+        tr("Gives the focused chart the whole grid, or puts the grid back"), "columns", Qt::Key_Return,
+        [this] {
+            QWidget *focused = focusWidget();
+            while (focused
+                   && std::find(m_charts->panels().begin(), m_charts->panels().end(), focused)
+                       == m_charts->panels().end())
+                focused = focused->parentWidget();
+            enlarge(m_enlarged ? nullptr : focused);
+        });
+    add("monitor.x", tr("Change the x axis"), tr("Step, tokens, or time"), "monitor", Qt::Key_X,
+        [this] { m_head->modes()->setCurrent((m_head->modes()->current() + 1) % 3); });
+    add("monitor.log", tr("Show or hide the log"), tr("The log of all ranks at the right edge"), "log",
+        Qt::Key_L, [this] { m_settings->setLogShown(!m_settings->logShown()); });
+    add("monitor.filter", tr("Filter the log"), tr("Moves to the filter line of the log"), "filter",
+        QKeySequence(Qt::Key_Slash), [this] {
+            m_settings->setLogShown(true);
+            m_log->filterLine()->setFocus(Qt::ShortcutFocusReason);
+            m_log->filterLine()->selectAll();
+        });
     for (int columns = 0; columns <= 4; ++columns) {
-        add(qPrintable(QStringLiteral("monitor.columns%1").arg(columns)), columns == 0 ? tr("Columns by width") : columns == 1 ? tr("One column of charts") : tr("%1 columns of charts").arg(columns),
+        add(qPrintable(QStringLiteral("monitor.columns%1").arg(columns)),
+            columns == 0       ? tr("Columns by width")
+                : columns == 1 ? tr("One column of charts")
+                               : tr("%1 columns of charts").arg(columns),
             columns == 0 ? tr("As many columns as fit") : tr("Lays the charts out side by side"), "columns",
             QKeySequence(Qt::Key_0 + columns), [this, columns] { m_settings->setColumns(columns); });
     }
-    add("monitor.pause", tr("Pause"), tr("Pauses or resumes the run at the next step"), "pause", Qt::Key_P, [this] {
-        if (!m_run)
-            return;
-        const auto state = m_run->info().state;
-        perform(telemetry::isTerminal(state) || state == telemetry::RunState::Paused ? RunActions::Verb::Resume : RunActions::Verb::Pause);
-    });
-    add("monitor.checkpoint", tr("Checkpoint"), tr("Saves the run's state at the next step"), "checkpoint", Qt::Key_C, [this] { perform(RunActions::Verb::Checkpoint); });
-    add("monitor.stop", tr("Stop"), tr("Stops the run at the next step, with a checkpoint"), "stop", QKeySequence(Qt::CTRL | Qt::Key_Period),
-        [this] { perform(RunActions::Verb::Stop); });
+    add("monitor.pause", tr("Pause"), tr("Pauses or resumes the run at the next step"), "pause", Qt::Key_P,
+        [this] {
+            if (!m_run)
+                return;
+            const auto state = m_run->info().state;
+            perform(telemetry::isTerminal(state) || state == telemetry::RunState::Paused
+                        ? RunActions::Verb::Resume
+                        : RunActions::Verb::Pause);
+        });
+    add("monitor.checkpoint", tr("Checkpoint"), tr("Saves the run's state at the next step"), "checkpoint",
+        Qt::Key_C, [this] { perform(RunActions::Verb::Checkpoint); });
+    add("monitor.stop", tr("Stop"), tr("Stops the run at the next step, with a checkpoint"), "stop",
+        QKeySequence(Qt::CTRL | Qt::Key_Period), [this] { perform(RunActions::Verb::Stop); });
 }
 
 void MonitorPage::perform(RunActions::Verb verb)
@@ -196,17 +224,21 @@ void MonitorPage::refresh()
     refreshBanner();
     if (!m_run) {
         m_head->showNothing();
-        m_empty->show(QStringLiteral("monitor"), tr("No run to watch"), tr("Open one from Runs, or start the sample: it trains a small GPT on two ranks of this machine."),
-                      m_registry->action(QStringLiteral("home.sample")));
+        m_empty->show(
+            QStringLiteral("monitor"), tr("No run to watch"),
+            tr("Open one from Runs, or start the sample: it trains a small GPT on two ranks of this machine."),
+            m_registry->action(QStringLiteral("home.sample")));
         m_stack->setCurrentWidget(m_empty);
         return;
     }
     if (!m_run->hasInfo()) {
         m_head->showNothing();
         if (m_run->error())
-            m_empty->show(QStringLiteral("error"), tr("This run cannot be shown"), QString::fromStdString(m_run->error()->text()));
+            m_empty->show(QStringLiteral("error"), tr("This run cannot be shown"),
+                          QString::fromStdString(m_run->error()->text()));
         else
-            m_empty->show(QStringLiteral("monitor"), tr("Reading the run"), tr("%1 is being read from the store.").arg(m_run->id()));
+            m_empty->show(QStringLiteral("monitor"), tr("Reading the run"),
+                          tr("%1 is being read from the store.").arg(m_run->id()));
         m_stack->setCurrentWidget(m_empty);
         if (m_run->error())
             emit ready();
@@ -226,14 +258,17 @@ void MonitorPage::refreshActions()
     const bool any = m_run && m_run->hasInfo();
     const RunState state = any ? m_run->info().state : RunState::Draft;
     const bool live = any && telemetry::isLive(state);
-    const bool resumable = any && (state == RunState::Stopped || state == RunState::FailedResumable || state == RunState::Preempted);
+    const bool resumable = any
+        && (state == RunState::Stopped || state == RunState::FailedResumable || state == RunState::Preempted);
     QAction *pause = m_registry->action(QStringLiteral("monitor.pause"));
     pause->setText(state == RunState::Paused || resumable ? tr("Resume") : tr("Pause"));
     pause->setVisible(live || resumable);
-    pause->setEnabled(state == RunState::Running || state == RunState::Degraded || state == RunState::Paused || resumable);
+    pause->setEnabled(state == RunState::Running || state == RunState::Degraded || state == RunState::Paused
+                      || resumable);
     QAction *checkpoint = m_registry->action(QStringLiteral("monitor.checkpoint"));
     checkpoint->setVisible(live);
-    checkpoint->setEnabled(state == RunState::Running || state == RunState::Degraded || state == RunState::Paused);
+    checkpoint->setEnabled(state == RunState::Running || state == RunState::Degraded
+                           || state == RunState::Paused);
     QAction *stop = m_registry->action(QStringLiteral("monitor.stop"));
     stop->setVisible(live);
     stop->setEnabled(live && state != RunState::Stopping);
@@ -248,16 +283,23 @@ void MonitorPage::refreshBanner()
         return;
     }
     const store::RunInfo &info = m_run->info();
-    const bool silent = info.state == RunState::Running && info.lastSeenNs > 0 && wallNs() - info.lastSeenNs > 30'000'000'000;
+    const bool silent =
+        info.state == RunState::Running && info.lastSeenNs > 0 && wallNs() - info.lastSeenNs > 30'000'000'000;
     if (!m_run->isLoaded() && m_run->rowsExpected() > m_run->rowsLoaded()) {
         m_banner->show(QStringLiteral("state_waiting"), Token::Accent,
-                       tr("Loading: %1 of %2 rows so far").arg(formatStep(m_run->rowsLoaded()), formatStep(m_run->rowsExpected())));
-    } else if (info.error && (info.state == RunState::Failed || info.state == RunState::FailedResumable || info.state == RunState::Lost)) {
+                       tr("Loading: %1 of %2 rows so far")
+                           .arg(formatStep(m_run->rowsLoaded()), formatStep(m_run->rowsExpected())));
+    } else if (info.error
+               && (info.state == RunState::Failed || info.state == RunState::FailedResumable
+                   || info.state == RunState::Lost)) {
         m_banner->show(QStringLiteral("error"), Token::Bad, QString::fromStdString(info.error->text()));
     } else if (info.state == RunState::Lost) {
-        m_banner->show(QStringLiteral("state_lost"), Token::Bad, tr("Contact with this run was lost; what is shown ends %1.").arg(formatAge(info.lastSeenNs, wallNs())));
+        m_banner->show(QStringLiteral("state_lost"), Token::Bad,
+                       tr("Contact with this run was lost; what is shown ends %1.")
+                           .arg(formatAge(info.lastSeenNs, wallNs())));
     } else if (silent) {
-        m_banner->show(QStringLiteral("warning"), Token::Warn, tr("Nothing was heard from this run for %1; the charts show what came before.")
+        m_banner->show(QStringLiteral("warning"), Token::Warn,
+                       tr("Nothing was heard from this run for %1; the charts show what came before.")
                            .arg(formatSeconds(static_cast<double>(wallNs() - info.lastSeenNs) / 1e9)));
     } else {
         m_banner->clear();
@@ -268,7 +310,8 @@ int MonitorPage::columnsFor(int width) const
 {
     if (m_enlarged)
         return 1;
-    return m_settings->columns() > 0 ? m_settings->columns() : std::clamp(width / Theme::instance().scaled(286), 1, 3);
+    return m_settings->columns() > 0 ? m_settings->columns()
+                                     : std::clamp(width / Theme::instance().scaled(286), 1, 3);
 }
 
 void MonitorPage::layOut()
@@ -331,7 +374,8 @@ bool MonitorPage::eventFilter(QObject *object, QEvent *event)
         return false;
     }
     // Before the log's list takes letters for its search.
-    if (event->type() == QEvent::KeyPress && m_registry->handleKey(QStringLiteral("monitor"), static_cast<QKeyEvent *>(event)))
+    if (event->type() == QEvent::KeyPress
+        && m_registry->handleKey(QStringLiteral("monitor"), static_cast<QKeyEvent *>(event)))
         return true;
     return QWidget::eventFilter(object, event);
 }

@@ -28,7 +28,8 @@ class MonitorPage : public QWidget
 {
     Q_OBJECT
 public:
-    MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *registry, Settings *settings, QWidget *parent = nullptr);
+    MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *registry, Settings *settings,
+                QWidget *parent = nullptr);
     ~MonitorPage() override;
 
     void showRun(const QString &run); ///< empty: none

@@ -31,7 +31,8 @@ public:
         const Theme &theme = Theme::instance();
         painter->save();
         painter->setRenderHint(QPainter::Antialiasing);
-        QRect place = option.rect.adjusted(index.column() == 0 ? 12 : 4, 0, index.column() == 2 ? -12 : -4, 0);
+        QRect place =
+            option.rect.adjusted(index.column() == 0 ? 12 : 4, 0, index.column() == 2 ? -12 : -4, 0);
         if (index.column() == 0) {
             const double size = theme.scaled(7);
             painter->setPen(Qt::NoPen);
@@ -44,7 +45,9 @@ public:
         const bool faint = index.column() == 2;
         painter->setPen(theme.color(faint ? Token::Muted : Token::Text));
         const Qt::Alignment align = (index.column() == 0 ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter;
-        painter->drawText(place, align, QFontMetrics(font).elidedText(index.data().toString(), Qt::ElideRight, place.width()));
+        painter->drawText(
+            place, align,
+            QFontMetrics(font).elidedText(index.data().toString(), Qt::ElideRight, place.width()));
         painter->setPen(QPen(mixed(theme.color(Token::Surface), theme.color(Token::Border), 0.6), 1));
         painter->drawLine(option.rect.bottomLeft(), option.rect.bottomRight());
         painter->restore();
@@ -67,7 +70,10 @@ void ValuesModel::setRows(std::vector<Row> rows)
     endResetModel();
 }
 
-int ValuesModel::rowCount(const QModelIndex &parent) const { return parent.isValid() ? 0 : static_cast<int>(m_rows.size()); }
+int ValuesModel::rowCount(const QModelIndex &parent) const
+{
+    return parent.isValid() ? 0 : static_cast<int>(m_rows.size());
+}
 
 QVariant ValuesModel::data(const QModelIndex &index, int role) const
 {
@@ -75,7 +81,10 @@ QVariant ValuesModel::data(const QModelIndex &index, int role) const
         return {};
     const Row &row = m_rows[static_cast<std::size_t>(index.row())];
     if (role == Qt::DisplayRole)
-        return index.column() == 0 ? row.series : index.column() == 1 ? row.raw : row.smooth.isEmpty() ? QStringLiteral("–") : row.smooth;
+        return index.column() == 0 ? row.series
+            : index.column() == 1  ? row.raw
+            : row.smooth.isEmpty() ? QStringLiteral("–")
+                                   : row.smooth;
     if (role == Qt::DecorationRole && index.column() == 0)
         return Theme::instance().brush(row.ink);
     if (role == Qt::ToolTipRole)
@@ -90,12 +99,16 @@ QVariant ValuesModel::headerData(int section, Qt::Orientation orientation, int r
     if (role == Qt::DisplayRole)
         return section == 0 ? tr("Series") : section == 1 ? tr("Raw") : tr("Smoothed");
     if (role == Qt::TextAlignmentRole)
-        return QVariant::fromValue(Qt::Alignment((section == 0 ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter));
+        return QVariant::fromValue(
+            Qt::Alignment((section == 0 ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter));
     return {};
 }
 
 ValuesPanel::ValuesPanel(ChartGroup *group, QWidget *parent)
-    : Panel(tr("Newest values"), parent), m_group(group), m_model(new ValuesModel(this)), m_table(new QTableView(this)),
+    : Panel(tr("Newest values"), parent),
+      m_group(group),
+      m_model(new ValuesModel(this)),
+      m_table(new QTableView(this)),
       m_hint(new QLabel(this))
 {
     headLayout()->addWidget(m_hint);
@@ -140,7 +153,10 @@ void ValuesPanel::refresh()
             rows.push_back({reading.series, reading.raw, reading.smooth, reading.ink});
         }
         if (areas)
-            rows.push_back({pointed ? tr("together") : chart->title().toLower(), formatValue(total, unit), {}, Ink::of(Token::Muted)});
+            rows.push_back({pointed ? tr("together") : chart->title().toLower(),
+                            formatValue(total, unit),
+                            {},
+                            Ink::of(Token::Muted)});
     };
     for (Chart *chart : m_charts) {
         if (chart->isPointed())
@@ -157,7 +173,8 @@ void ValuesPanel::refresh()
     if (!m_group->hasData())
         setTitle(tr("Values"));
     else
-        setTitle(m_group->xUnit() == Unit::Step ? tr("Values at step %1").arg(formatStep(std::llround(x))) : tr("Values at %1").arg(at));
+        setTitle(m_group->xUnit() == Unit::Step ? tr("Values at step %1").arg(formatStep(std::llround(x)))
+                                                : tr("Values at %1").arg(at));
     m_hint->setText(m_group->cursor() ? tr("cursor") : tr("newest"));
 }
 

@@ -4,11 +4,15 @@
 namespace rankyard::ui {
 
 Painting::Painting(QCustomPlot *plot, const QString &layer, Function paint, QCPAxisRect *clip)
-    : QCPLayerable(plot, layer), m_paint(std::move(paint)), m_clip(clip)
-{
-}
+    : QCPLayerable(plot, layer),
+      m_paint(std::move(paint)),
+      m_clip(clip)
+{}
 
-QRect Painting::clipRect() const { return m_clip ? m_clip->rect().adjusted(0, -1, 1, 1) : QCPLayerable::clipRect(); }
+QRect Painting::clipRect() const
+{
+    return m_clip ? m_clip->rect().adjusted(0, -1, 1, 1) : QCPLayerable::clipRect();
+}
 
 void Painting::applyDefaultAntialiasingHint(QCPPainter *painter) const { painter->setAntialiasing(true); }
 

@@ -33,8 +33,8 @@ class FunctionTicker : public QCPAxisTicker
 public:
     std::function<TickSet(double lo, double hi)> make;
 
-    void generate(const QCPRange &range, const QLocale &locale, QChar formatChar, int precision, QVector<double> &ticks,
-                  QVector<double> *subTicks, QVector<QString> *tickLabels) override;
+    void generate(const QCPRange &range, const QLocale &locale, QChar formatChar, int precision,
+                  QVector<double> &ticks, QVector<double> *subTicks, QVector<QString> *tickLabels) override;
 };
 
 /// A QCustomPlot whose mouse and wheel belong to the chart around it.

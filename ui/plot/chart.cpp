@@ -45,7 +45,8 @@ QColor readableOn(const QColor &fill)
 Chart::Private::Private(Chart *chart, ChartGroup *chartGroup) : q(chart), group(chartGroup) {}
 
 Chart::Chart(const QString &title, ChartGroup *group, QWidget *parent)
-    : Panel(title, parent), d(std::make_unique<Private>(this, group))
+    : Panel(title, parent),
+      d(std::make_unique<Private>(this, group))
 {
     setFocusPolicy(Qt::StrongFocus);
     d->legend = new Legend(this);
@@ -61,7 +62,9 @@ Chart::Chart(const QString &title, ChartGroup *group, QWidget *parent)
     d->stack->addWidget(d->message);
     body()->addWidget(d->stack, 1);
     d->buildMenu();
-    group->join(this, {[this] { return d->yView; }, [this](const YView &view) { setYView(view); }, [this] { fitY(); }});
+    group->join(
+        this,
+        {[this] { return d->yView; }, [this](const YView &view) { setYView(view); }, [this] { fitY(); }});
     connect(group, &ChartGroup::viewChanged, this, &Chart::dataChanged);
     connect(group, &ChartGroup::cursorMoved, this, [this] {
         if (isVisible() && !d->dirty)
@@ -104,7 +107,9 @@ void Chart::Private::buildPlot()
         return linearTicks(lo, hi, spec.unit, most);
     };
     ticker(y, [this, vertical](double lo, double hi) { return vertical(left, lo, hi); });
-    ticker(right, [this, vertical](double lo, double hi) { return vertical(rightSpec.value_or(AxisSpec {}), lo, hi); });
+    ticker(right, [this, vertical](double lo, double hi) {
+        return vertical(rightSpec.value_or(AxisSpec{}), lo, hi);
+    });
     for (QCPAxis *axis : {x, y, right}) {
         axis->setTickLength(0, 0);
         axis->setNumberFormat(QStringLiteral("g")); // labels are ours: no powers of ten made of them
@@ -118,7 +123,8 @@ void Chart::Private::buildPlot()
     x->grid()->setVisible(false);
     right->grid()->setVisible(false);
     // QCustomPlot's own top layer has a buffer of its own: a cursor that moves does not draw the lines again.
-    new Painting(plot, QStringLiteral("grid"), [this](QCPPainter *p) { paintBands(p); }, plot->axisRect());
+    new Painting(
+        plot, QStringLiteral("grid"), [this](QCPPainter *p) { paintBands(p); }, plot->axisRect());
     new Painting(plot, QStringLiteral("axes"), [this](QCPPainter *p) { paintMarks(p); });
     new Painting(plot, QStringLiteral("overlay"), [this](QCPPainter *p) { paintOverlay(p); });
     plot->handler = {
@@ -151,7 +157,8 @@ void Chart::Private::style()
     const Theme &theme = Theme::instance();
     const QColor surface = theme.color(Token::Surface);
     plot->setBackground(QBrush(surface));
-    plot->axisRect()->setMargins(QMargins(theme.scaled(48), theme.scaled(8), rightSpec ? theme.scaled(40) : 14, theme.scaled(22)));
+    plot->axisRect()->setMargins(
+        QMargins(theme.scaled(48), theme.scaled(8), rightSpec ? theme.scaled(40) : 14, theme.scaled(22)));
     for (QCPAxis *axis : {x, y, right}) {
         axis->setTickLabelFont(tickFont());
         axis->setTickLabelColor(theme.color(Token::Muted));
@@ -184,8 +191,9 @@ void Chart::Private::styleSeries(Series &each)
     each.raw->setAdaptiveSampling(false);
     each.raw->setSelectable(QCP::stNone);
     each.raw->setLineStyle(each.spec.draw == SeriesSpec::Draw::Step ? QCPGraph::lsStepLeft
-                           : each.spec.draw == SeriesSpec::Draw::Points && each.model.size() == 1 ? QCPGraph::lsNone
-                                                                                               : QCPGraph::lsLine);
+                               : each.spec.draw == SeriesSpec::Draw::Points && each.model.size() == 1
+                               ? QCPGraph::lsNone
+                               : QCPGraph::lsLine);
     if (each.spec.draw == SeriesSpec::Draw::Points) {
         QCPScatterStyle dots(QCPScatterStyle::ssDisc, each.model.size() > 24 ? 3 : 4.5);
         dots.setPen(QPen(color, 1));
@@ -216,7 +224,8 @@ int Chart::addSeries(const SeriesSpec &spec)
         if (spec.smooth)
             fresh->smooth = d->plot->addGraph(d->x, value);
     }
-    fresh->legend = d->legend->add(spec.name, spec.ink, spec.dashed ? LegendItem::Mark::Dash : LegendItem::Mark::Dot, true);
+    fresh->legend = d->legend->add(spec.name, spec.ink,
+                                   spec.dashed ? LegendItem::Mark::Dash : LegendItem::Mark::Dot, true);
     if (!spec.tip.isEmpty())
         fresh->legend->setToolTip(spec.tip);
     d->styleSeries(*fresh);
@@ -249,7 +258,10 @@ void Chart::clearSeries()
 int Chart::seriesCount() const { return static_cast<int>(d->series.size()); }
 const SeriesSpec &Chart::spec(int series) const { return d->series[static_cast<std::size_t>(series)]->spec; }
 SeriesModel &Chart::model(int series) { return d->series[static_cast<std::size_t>(series)]->model; }
-const SeriesModel &Chart::model(int series) const { return d->series[static_cast<std::size_t>(series)]->model; }
+const SeriesModel &Chart::model(int series) const
+{
+    return d->series[static_cast<std::size_t>(series)]->model;
+}
 bool Chart::isShown(int series) const { return d->series[static_cast<std::size_t>(series)]->shown; }
 
 void Chart::setShown(int series, bool shown)
@@ -273,7 +285,10 @@ void Chart::setLegendValue(int series, const QString &value)
     each.legend->setValue(value);
 }
 
-QString Chart::legendValue(int series) const { return d->series[static_cast<std::size_t>(series)]->legend->value(); }
+QString Chart::legendValue(int series) const
+{
+    return d->series[static_cast<std::size_t>(series)]->legend->value();
+}
 
 void Chart::setNote(const QString &name, const QString &value)
 {
@@ -302,7 +317,8 @@ void Chart::setRightAxis(const std::optional<AxisSpec> &axis)
     d->right->setVisible(axis.has_value());
     d->right->setTickLabels(axis.has_value());
     if (axis)
-        d->right->setScaleType(axis->scale == AxisSpec::Scale::Linear ? QCPAxis::stLinear : QCPAxis::stLogarithmic);
+        d->right->setScaleType(axis->scale == AxisSpec::Scale::Linear ? QCPAxis::stLinear
+                                                                      : QCPAxis::stLogarithmic);
     d->settled = false;
     d->style();
 }
@@ -396,7 +412,7 @@ void Chart::Private::rebuild()
     for (auto &each : series) {
         if (each->spec.draw == SeriesSpec::Draw::Area)
             continue;
-        const AxisSpec &axis = each->spec.right ? rightSpec.value_or(AxisSpec {}) : left;
+        const AxisSpec &axis = each->spec.right ? rightSpec.value_or(AxisSpec{}) : left;
         const bool positive = axis.scale != AxisSpec::Scale::Linear;
         const auto hand = [&](QCPGraph *graph, SeriesModel::Which which, std::vector<Sample> &samples) {
             each->model.decimate(map, which, positive, samples);
@@ -460,7 +476,7 @@ void Chart::Private::restack()
 
 NiceRange Chart::Private::autoRange(bool onRight, bool &any)
 {
-    const AxisSpec spec = onRight ? rightSpec.value_or(AxisSpec {}) : left;
+    const AxisSpec spec = onRight ? rightSpec.value_or(AxisSpec{}) : left;
     const bool positive = spec.scale != AxisSpec::Scale::Linear;
     double lo = 0;
     double hi = 0;
@@ -473,7 +489,8 @@ NiceRange Chart::Private::autoRange(bool onRight, bool &any)
     std::vector<double> drawnValues;
     const auto takeAll = [&](const std::vector<Sample> &samples) {
         for (const Sample &sample : samples) {
-            if (sample.x < group->lo() || sample.x > group->hi() || !std::isfinite(sample.y) || (positive && sample.y <= 0))
+            if (sample.x < group->lo() || sample.x > group->hi() || !std::isfinite(sample.y)
+                || (positive && sample.y <= 0))
                 continue;
             take(sample.y);
             drawnValues.push_back(sample.y);
@@ -495,7 +512,8 @@ NiceRange Chart::Private::autoRange(bool onRight, bool &any)
         const double usual = drawnValues[static_cast<std::size_t>(rank)];
         if (usual > 0 && hi > 1.6 * usual) {
             hi = usual * 1.15;
-            above = static_cast<int>(std::count_if(drawnValues.begin(), drawnValues.end(), [hi](double v) { return v > hi; }));
+            above = static_cast<int>(
+                std::count_if(drawnValues.begin(), drawnValues.end(), [hi](double v) { return v > hi; }));
         }
     }
     if (!onRight && reference && any)
@@ -523,7 +541,8 @@ void Chart::Private::settleY(bool onRight)
     double &lo = onRight ? yView.rightLo : yView.lo;
     double &hi = onRight ? yView.rightHi : yView.hi;
     // While it follows, the axis keeps its place until the data leave it or use less than half of it.
-    const bool holds = settled && any && wanted.lo >= lo && wanted.hi <= hi && wanted.hi - wanted.lo > 0.55 * (hi - lo);
+    const bool holds =
+        settled && any && wanted.lo >= lo && wanted.hi <= hi && wanted.hi - wanted.lo > 0.55 * (hi - lo);
     if (holds)
         return;
     lo = wanted.lo;
@@ -571,7 +590,8 @@ void Chart::Private::paintBands(QCPPainter *painter)
                 area << QPointF(x->coordToPixel(bands[band][k].x), y->coordToPixel(bands[band][k].y));
             const QPolygonF top = area;
             for (std::size_t k = end; k-- > begin;)
-                area << QPointF(x->coordToPixel(bands[band][k].x), band > 0 ? y->coordToPixel(bands[band - 1][k].y) : base);
+                area << QPointF(x->coordToPixel(bands[band][k].x),
+                                band > 0 ? y->coordToPixel(bands[band - 1][k].y) : base);
             painter->setPen(Qt::NoPen);
             painter->setBrush(theme.brush(each.spec.ink, theme.isDark() ? 0.88 : 0.86));
             painter->drawPolygon(area);
@@ -746,7 +766,8 @@ void Chart::zoomAt(const QPointF &pixel, double factor, bool zoomX, bool zoomY)
         d->y->scaleRange(factor, d->y->pixelToCoord(pixel.y()));
         d->right->scaleRange(factor, d->right->pixelToCoord(pixel.y()));
     }
-    d->yView = {true, d->y->range().lower, d->y->range().upper, d->right->range().lower, d->right->range().upper};
+    d->yView = {true, d->y->range().lower, d->y->range().upper, d->right->range().lower,
+                d->right->range().upper};
     d->group->markMoved();
     if (zoomX) {
         d->x->scaleRange(factor, d->x->pixelToCoord(pixel.x()));
@@ -778,7 +799,8 @@ void Chart::Private::press(QMouseEvent *event)
 {
     q->setFocus(Qt::MouseFocusReason);
     const QPoint at = event->position().toPoint();
-    if (event->button() == Qt::MiddleButton || (event->button() == Qt::LeftButton && event->modifiers() & Qt::ControlModifier)) {
+    if (event->button() == Qt::MiddleButton
+        || (event->button() == Qt::LeftButton && event->modifiers() & Qt::ControlModifier)) {
         panning = true;
         panLast = at;
         group->remember();
@@ -846,11 +868,13 @@ void Chart::Private::wheel(QWheelEvent *event)
     const QPoint delta = event->angleDelta();
     const int notches = delta.y() != 0 ? delta.y() : delta.x();
     const Qt::KeyboardModifiers keys = event->modifiers();
-    if (notches == 0 || !group->hasData() || !plot->axisRect()->rect().contains(event->position().toPoint())) {
+    if (notches == 0 || !group->hasData()
+        || !plot->axisRect()->rect().contains(event->position().toPoint())) {
         event->ignore();
         return;
     }
-    q->zoomAt(event->position(), std::pow(0.85, notches / 120.0), !(keys & Qt::ControlModifier), !(keys & Qt::ShiftModifier));
+    q->zoomAt(event->position(), std::pow(0.85, notches / 120.0), !(keys & Qt::ControlModifier),
+              !(keys & Qt::ShiftModifier));
     event->accept();
 }
 
@@ -871,7 +895,8 @@ void Chart::Private::moveCursor(int samples)
         return;
     const auto last = static_cast<std::ptrdiff_t>(along->model.size()) - 1;
     // Without a cursor the keys begin at the newest sample; Home and End mean what they say.
-    std::ptrdiff_t at = group->cursor() ? static_cast<std::ptrdiff_t>(along->model.nearest(*group->cursor())) : last;
+    std::ptrdiff_t at =
+        group->cursor() ? static_cast<std::ptrdiff_t>(along->model.nearest(*group->cursor())) : last;
     if (group->cursor() || samples < -1'000'000)
         at += samples;
     at = std::clamp<std::ptrdiff_t>(at, 0, last);
@@ -883,7 +908,8 @@ void Chart::keyPressEvent(QKeyEvent *event)
     const int stride = event->modifiers() & Qt::ShiftModifier ? 10 : 1;
     const QRect area = d->plot->axisRect()->rect();
     const auto centre = [&] {
-        return QPointF(d->group->cursor() ? d->x->coordToPixel(*d->group->cursor()) : area.center().x(), area.center().y());
+        return QPointF(d->group->cursor() ? d->x->coordToPixel(*d->group->cursor()) : area.center().x(),
+                       area.center().y());
     };
     switch (event->key()) {
     case Qt::Key_Left:
@@ -952,7 +978,8 @@ std::vector<Chart::Reading> Chart::readings(double x) const
         if (!each->shown || each->model.empty())
             continue;
         // What held at that moment: a series of states or rare values shows its last one.
-        const bool rare = each->spec.draw == SeriesSpec::Draw::Step || each->spec.draw == SeriesSpec::Draw::Points;
+        const bool rare =
+            each->spec.draw == SeriesSpec::Draw::Step || each->spec.draw == SeriesSpec::Draw::Points;
         const std::size_t at = rare ? each->model.atOrBefore(x) : each->model.nearest(x);
         if (at >= each->model.size())
             continue;
@@ -963,7 +990,9 @@ std::vector<Chart::Reading> Chart::readings(double x) const
         const double value = each->model.y()[at];
         reading.value = value;
         const bool rate = each->spec.unit == Unit::TokensPerSecond; // the name says the unit
-        const auto say = [&](double v) { return rate ? formatShort(v, Unit::Count) : formatValue(v, each->spec.unit); };
+        const auto say = [&](double v) {
+            return rate ? formatShort(v, Unit::Count) : formatValue(v, each->spec.unit);
+        };
         reading.raw = say(value);
         if (d->smoothing(*each))
             reading.smooth = say(each->model.smooth()[at]);
@@ -972,12 +1001,14 @@ std::vector<Chart::Reading> Chart::readings(double x) const
             stacked += value;
             level = stacked - value / 2;
         }
-        const double py = std::isfinite(level) ? (each->spec.right ? d->right : d->y)->coordToPixel(level) : 1e9;
+        const double py =
+            std::isfinite(level) ? (each->spec.right ? d->right : d->y)->coordToPixel(level) : 1e9;
         reading.distance = here ? std::fabs(py - d->group->cursorY()) : 1e9;
         out.push_back(std::move(reading));
     }
     if (here)
-        std::stable_sort(out.begin(), out.end(), [](const Reading &a, const Reading &b) { return a.distance < b.distance; });
+        std::stable_sort(out.begin(), out.end(),
+                         [](const Reading &a, const Reading &b) { return a.distance < b.distance; });
     return out;
 }
 

@@ -25,8 +25,8 @@ struct SeriesSpec {
     bool smooth = false; ///< raw faint, the debiased average on top
     bool right = false;  ///< on the right axis
     bool dashed = false;
-    QString tip {};
-    QString longName {}; ///< in value tables, where the chart's title is not beside it; empty: name
+    QString tip{};
+    QString longName{}; ///< in value tables, where the chart's title is not beside it; empty: name
 };
 
 struct AxisSpec {

@@ -51,9 +51,11 @@ void Chart::Private::buildMenu()
     connect(menu, &QMenu::aboutToShow, q, [this] {
         menu->clear();
         menu->addAction(icon(QStringLiteral("fit")), Chart::tr("Fit view\tF"), q, [this] { group->fit(); });
-        QAction *back = menu->addAction(icon(QStringLiteral("back")), Chart::tr("Back\tBackspace"), q, [this] { group->back(); });
+        QAction *back = menu->addAction(icon(QStringLiteral("back")), Chart::tr("Back\tBackspace"), q,
+                                        [this] { group->back(); });
         back->setEnabled(group->canGoBack());
-        menu->addAction(icon(QStringLiteral("columns")), Chart::tr("Enlarge or restore\tEnter"), q, [this] { emit q->enlargeRequested(); });
+        menu->addAction(icon(QStringLiteral("columns")), Chart::tr("Enlarge or restore\tEnter"), q,
+                        [this] { emit q->enlargeRequested(); });
         menu->addSeparator();
         if (left.scale != AxisSpec::Scale::Log2) {
             QAction *log = menu->addAction(Chart::tr("Logarithmic y axis"));
@@ -91,11 +93,14 @@ void Chart::Private::buildMenu()
             });
         }
         menu->addSeparator();
-        menu->addAction(icon(QStringLiteral("copy")), Chart::tr("Copy picture"), q, [this] { q->copyPicture(); });
-        menu->addAction(Chart::tr("Copy values"), q, [this] { QGuiApplication::clipboard()->setText(QString::fromUtf8(q->csv())); });
+        menu->addAction(icon(QStringLiteral("copy")), Chart::tr("Copy picture"), q,
+                        [this] { q->copyPicture(); });
+        menu->addAction(Chart::tr("Copy values"), q,
+                        [this] { QGuiApplication::clipboard()->setText(QString::fromUtf8(q->csv())); });
         QMenu *exports = menu->addMenu(icon(QStringLiteral("export")), Chart::tr("Export"));
         const auto ask = [this](const QString &suffix) {
-            QString name = q->title().toLower().replace(QLatin1Char(' '), QLatin1Char('-')).remove(QLatin1Char(','));
+            QString name =
+                q->title().toLower().replace(QLatin1Char(' '), QLatin1Char('-')).remove(QLatin1Char(','));
             return QFileDialog::getSaveFileName(q, Chart::tr("Export %1").arg(q->title()), name + suffix);
         };
         for (int scale : {1, 2, 3}) {
@@ -180,7 +185,8 @@ bool Chart::exportSvg(const QString &file)
 bool Chart::exportPdf(const QString &file)
 {
     drawNow();
-    return d->plot->savePdf(file, d->plot->width(), d->plot->height(), QCP::epNoCosmetic, QStringLiteral("Rankyard"), title());
+    return d->plot->savePdf(file, d->plot->width(), d->plot->height(), QCP::epNoCosmetic,
+                            QStringLiteral("Rankyard"), title());
 }
 
 QByteArray Chart::csv() const

@@ -98,7 +98,7 @@ void ChartGroup::remember(bool merge)
 {
     if (merge && !m_stack.empty())
         return;
-    View view {m_lo, m_hi, m_following, {}};
+    View view{m_lo, m_hi, m_following, {}};
     for (const auto &[owner, member] : m_members)
         view.members.push_back(member.view());
     m_stack.push_back(std::move(view));

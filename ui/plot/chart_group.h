@@ -63,7 +63,7 @@ public:
     void markMoved();
     bool canGoBack() const { return !m_stack.empty(); }
     void back();
-    void fit();               ///< everything, and follows again
+    void fit();                        ///< everything, and follows again
     void setFollowing(bool following); ///< true: as fit()
 
     std::optional<double> cursor() const { return m_cursor; }

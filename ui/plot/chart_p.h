@@ -81,8 +81,8 @@ struct Chart::Private {
     std::vector<ChartMark> marks;
     std::optional<double> reference;
     LegendItem *referenceItem = nullptr;
-    SeriesModel total;         ///< sum of the shown areas
-    std::vector<Sample> sizes; ///< of the bands at the drawn samples
+    SeriesModel total;                      ///< sum of the shown areas
+    std::vector<Sample> sizes;              ///< of the bands at the drawn samples
     std::vector<std::vector<Sample>> bands; ///< per area series: cumulated tops at the drawn samples
     std::vector<int> bandSeries;
     YView yView;

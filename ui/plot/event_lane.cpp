@@ -62,10 +62,12 @@ void EventLane::drawMark(QPainter &painter, const Event *event, const QPointF &c
         painter.drawRect(QRectF(c.x() - half + 0.5, c.y() - half + 0.5, 2 * half - 1, 2 * half - 1));
         break;
     case 2:
-        painter.drawPolygon(QPolygonF({c + QPointF(0, -half - 0.5), c + QPointF(-half - 0.5, half), c + QPointF(half + 0.5, half)}));
+        painter.drawPolygon(QPolygonF(
+            {c + QPointF(0, -half - 0.5), c + QPointF(-half - 0.5, half), c + QPointF(half + 0.5, half)}));
         break;
     case 3:
-        painter.drawPolygon(QPolygonF({c + QPointF(0, -half - 1), c + QPointF(half + 1, 0), c + QPointF(0, half + 1), c + QPointF(-half - 1, 0)}));
+        painter.drawPolygon(QPolygonF({c + QPointF(0, -half - 1), c + QPointF(half + 1, 0),
+                                       c + QPointF(0, half + 1), c + QPointF(-half - 1, 0)}));
         break;
     default:
         painter.drawEllipse(c, half - 0.5, half - 0.5);
@@ -91,7 +93,8 @@ void EventLane::paintEvent(QPaintEvent *event)
         return;
     }
     painter.setPen(QPen(theme.color(Token::Border), 1));
-    painter.drawLine(QPointF(area.left(), std::floor(middle) + 0.5), QPointF(area.right(), std::floor(middle) + 0.5));
+    painter.drawLine(QPointF(area.left(), std::floor(middle) + 0.5),
+                     QPointF(area.right(), std::floor(middle) + 0.5));
 
     // Marks first claim their place, then labels, the heaviest first, where nothing stands yet.
     struct Placed {
@@ -110,19 +113,23 @@ void EventLane::paintEvent(QPaintEvent *event)
         if (mark.what->weight > 1)
             taken.emplace_back(mark.px - half - 2, mark.px + half + 2);
     }
-    const auto paintMark = [&](const Placed &mark) { drawMark(painter, mark.what, QPointF(mark.px, middle), half); };
+    const auto paintMark = [&](const Placed &mark) {
+        drawMark(painter, mark.what, QPointF(mark.px, middle), half);
+    };
     std::vector<std::size_t> order(placed.size());
     for (std::size_t i = 0; i < order.size(); ++i)
         order[i] = i;
     const bool labelAll = placed.size() <= 12;
     std::vector<std::pair<double, double>> labels;
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return placed[a].what->weight > placed[b].what->weight; });
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return placed[a].what->weight > placed[b].what->weight;
+    });
     for (std::size_t i : order) {
         const double left = placed[i].px + half + 4;
         const double right = left + metrics.horizontalAdvance(placed[i].what->text) + 6;
-        const bool free = right <= area.right() + 8 && std::none_of(taken.begin(), taken.end(), [&](const auto &each) {
-            return each.first < right && each.second > left;
-        });
+        const bool free = right <= area.right() + 8
+            && std::none_of(taken.begin(), taken.end(),
+                            [&](const auto &each) { return each.first < right && each.second > left; });
         if (!free || (placed[i].what->weight <= 1 && !labelAll))
             continue;
         taken.emplace_back(left, right);
@@ -140,7 +147,8 @@ void EventLane::paintEvent(QPaintEvent *event)
         if (!covered || mark.what->weight > 1)
             paintMark(mark);
     }
-    if (const auto cursor = m_group->cursor(); cursor && *cursor >= m_group->lo() && *cursor <= m_group->hi()) {
+    if (const auto cursor = m_group->cursor();
+        cursor && *cursor >= m_group->lo() && *cursor <= m_group->hi()) {
         QColor line = theme.color(Token::Text);
         line.setAlphaF(0.55f);
         painter.setPen(QPen(line, 1));

@@ -16,11 +16,11 @@ class EventLane : public QFrame
 public:
     struct Event {
         double x = 0;
-        QString text;     ///< "checkpoint 500"
-        QString detail;   ///< tooltip
+        QString text;   ///< "checkpoint 500"
+        QString detail; ///< tooltip
         Ink ink;
-        int weight = 0;   ///< labels of heavier ones are placed first
-        int shape = 0;    ///< 0 dot, 1 flag, 2 triangle, 3 diamond
+        int weight = 0; ///< labels of heavier ones are placed first
+        int shape = 0;  ///< 0 dot, 1 flag, 2 triangle, 3 diamond
     };
 
     explicit EventLane(ChartGroup *group, QWidget *parent = nullptr);

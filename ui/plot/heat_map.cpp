@@ -42,7 +42,8 @@ public:
     {
         const ChartGroup &group = *m_map->m_group;
         const double t = (pixel - field().left()) / std::max(1, field().width());
-        return group.logX() ? group.lo() * std::pow(group.hi() / group.lo(), t) : group.lo() + t * (group.hi() - group.lo());
+        return group.logX() ? group.lo() * std::pow(group.hi() / group.lo(), t)
+                            : group.lo() + t * (group.hi() - group.lo());
     }
 
 protected:
@@ -71,7 +72,8 @@ protected:
                                            : linearTicks(group.lo(), group.hi(), group.xUnit(), most);
         for (std::size_t i = 0; i < ticks.at.size(); ++i) {
             const double px = toPixel(ticks.at[i]);
-            painter.drawText(QRectF(px - 60, area.bottom() + 6, 120, theme.scaled(14)), Qt::AlignHCenter | Qt::AlignVCenter, ticks.label[i]);
+            painter.drawText(QRectF(px - 60, area.bottom() + 6, 120, theme.scaled(14)),
+                             Qt::AlignHCenter | Qt::AlignVCenter, ticks.label[i]);
         }
         if (const auto cursor = group.cursor(); cursor && *cursor >= group.lo() && *cursor <= group.hi()) {
             QColor line = theme.color(Token::Text);
@@ -86,7 +88,7 @@ protected:
     {
         const ChartGroup &group = *m_map->m_group;
         const Theme &theme = Theme::instance();
-        const ColumnMap map {group.lo(), group.hi(), group.logX(), std::max(1, area.width() / 2)};
+        const ColumnMap map{group.lo(), group.hi(), group.logX(), std::max(1, area.width() / 2)};
         std::vector<std::vector<std::size_t>> picks(static_cast<std::size_t>(ranks));
         std::vector<double> values;
         for (int rank = 0; rank < ranks; ++rank) {
@@ -122,10 +124,11 @@ protected:
                 const double value = model.y()[at[k]];
                 const double left = std::floor(toPixel(model.x()[at[k]]));
                 const double next = k + 1 < at.size() ? std::floor(toPixel(model.x()[at[k + 1]]))
-                    : k > 0                           ? left + (left - std::floor(toPixel(model.x()[at[k - 1]])))
-                                                      : left + 4;
+                    : k > 0 ? left + (left - std::floor(toPixel(model.x()[at[k - 1]])))
+                            : left + 4;
                 const double t = std::isfinite(value) ? std::clamp((value - lo) / (hi - lo), 0.0, 1.0) : 0;
-                const QColor color = std::isfinite(value) ? mixed(surface, full, 0.14 + 0.82 * t) : theme.color(Token::Bad);
+                const QColor color =
+                    std::isfinite(value) ? mixed(surface, full, 0.14 + 0.82 * t) : theme.color(Token::Bad);
                 painter.fillRect(QRectF(left, top, std::max(1.0, next - left), pitch - gap), color);
             }
         }
@@ -153,7 +156,11 @@ private:
 };
 
 HeatMap::HeatMap(const QString &title, Unit unit, ChartGroup *group, QWidget *parent)
-    : Panel(title, parent), m_group(group), m_unit(unit), m_area(new Area(this)), m_legend(new Legend(this))
+    : Panel(title, parent),
+      m_group(group),
+      m_unit(unit),
+      m_area(new Area(this)),
+      m_legend(new Legend(this))
 {
     headLayout()->addWidget(m_legend, 1);
     m_note = m_legend->add(tr("slowest"), Ink::of(Token::Muted), LegendItem::Mark::None, false);
@@ -207,12 +214,14 @@ void HeatMap::summarise()
     const auto worst = std::max_element(means.begin(), means.end());
     std::vector<double> others(means);
     others.erase(others.begin() + (worst - means.begin()));
-    std::nth_element(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2), others.end());
+    std::nth_element(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2),
+                     others.end());
     const double median = others[others.size() / 2];
     m_slowest = static_cast<int>(worst - means.begin());
     const double over = median > 0 ? (*worst / median - 1) * 100 : 0;
     m_note->setVisible(true);
-    m_note->setValue(over < 0.5 ? tr("all alike") : tr("r%1 +%2 %").arg(m_slowest).arg(QString::number(over, 'f', 1)));
+    m_note->setValue(over < 0.5 ? tr("all alike")
+                                : tr("r%1 +%2 %").arg(m_slowest).arg(QString::number(over, 'f', 1)));
 }
 
 void HeatMap::restyle()

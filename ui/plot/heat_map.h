@@ -27,6 +27,7 @@ public:
     void dataChanged();
     /// Rank with the largest mean over the view, and how far above the median of all; −1 with fewer than two ranks.
     int slowest() const { return m_slowest; }
+
 protected:
     void restyle() override;
 

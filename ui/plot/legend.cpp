@@ -12,7 +12,10 @@ constexpr int between = 10;
 }
 
 LegendItem::LegendItem(const QString &name, Ink ink, Mark mark, QWidget *parent)
-    : QAbstractButton(parent), m_name(name), m_ink(ink), m_mark(mark)
+    : QAbstractButton(parent),
+      m_name(name),
+      m_ink(ink),
+      m_mark(mark)
 {
     setCheckable(true);
     setChecked(true);
@@ -51,9 +54,12 @@ int LegendItem::widthFor(Show show) const
     int width = m_mark == Mark::None ? 0 : m_mark == Mark::Dash ? theme.scaled(14) : theme.scaled(8);
     if (show == Show::MarkOnly && m_mark != Mark::None)
         return width + 2;
-    width += (m_mark == Mark::None ? 0 : 6) + QFontMetrics(theme.font(FontRole::Small)).horizontalAdvance(m_name);
+    width +=
+        (m_mark == Mark::None ? 0 : 6) + QFontMetrics(theme.font(FontRole::Small)).horizontalAdvance(m_name);
     if (show == Show::Full && m_valueChars > 0)
-        width += 6 + QFontMetrics(theme.font(FontRole::Mono)).horizontalAdvance(QString(m_valueChars, QLatin1Char('0')));
+        width += 6
+            + QFontMetrics(theme.font(FontRole::Mono))
+                  .horizontalAdvance(QString(m_valueChars, QLatin1Char('0')));
     return width + 2;
 }
 
@@ -85,7 +91,8 @@ void LegendItem::paintEvent(QPaintEvent *)
         QFont font = theme.font(FontRole::Small);
         font.setStrikeOut(!on);
         painter.setFont(font);
-        painter.setPen(theme.color(underMouse() && isEnabled() && isCheckable() ? Token::Text : Token::Muted));
+        painter.setPen(
+            theme.color(underMouse() && isEnabled() && isCheckable() ? Token::Text : Token::Muted));
         painter.drawText(QRectF(left, 0, width(), height()), Qt::AlignVCenter | Qt::AlignLeft, m_name);
         left += QFontMetrics(font).horizontalAdvance(m_name) + 6;
     }
@@ -152,7 +159,9 @@ void Legend::arrange()
     const auto total = [&] {
         int width = 0;
         for (std::size_t i = 0; i < m_items.size(); ++i)
-            width += shows[i] == LegendItem::Show::Hidden ? 0 : m_items[i]->widthFor(shows[i]) + (i > 0 ? between : 0);
+            width += shows[i] == LegendItem::Show::Hidden
+                ? 0
+                : m_items[i]->widthFor(shows[i]) + (i > 0 ? between : 0);
         return width;
     };
     const auto shrink = [&](LegendItem::Show less, bool series) {
@@ -163,7 +172,8 @@ void Legend::arrange()
     };
     shrink(LegendItem::Show::Name, true);
     shrink(LegendItem::Show::MarkOnly, true);
-    if (std::any_of(m_items.begin(), m_items.end(), [](const LegendItem *item) { return !item->isCheckable() && !item->value().isEmpty(); }))
+    if (std::any_of(m_items.begin(), m_items.end(),
+                    [](const LegendItem *item) { return !item->isCheckable() && !item->value().isEmpty(); }))
         shrink(LegendItem::Show::Hidden, true);
     // Figures beside the series ("now", "predicted") are what the panel is asked for: they give way last.
     shrink(LegendItem::Show::Name, false);

@@ -65,7 +65,8 @@ void MinMaxPyramid::append(double value)
     }
 }
 
-MinMaxPyramid::Extremes MinMaxPyramid::query(std::span<const double> values, std::size_t first, std::size_t last) const
+MinMaxPyramid::Extremes MinMaxPyramid::query(std::span<const double> values, std::size_t first,
+                                             std::size_t last) const
 {
     Extremes out;
     while (first < last) {
@@ -154,8 +155,10 @@ bool SeriesModel::setSmoothing(double weight)
 void SeriesModel::decimate(const ColumnMap &map, Which which, bool positive, std::vector<Sample> &out) const
 {
     out.clear();
-    const auto first = static_cast<std::size_t>(std::lower_bound(m_x.begin(), m_x.end(), map.lo) - m_x.begin());
-    const auto last = static_cast<std::size_t>(std::upper_bound(m_x.begin(), m_x.end(), map.hi) - m_x.begin());
+    const auto first =
+        static_cast<std::size_t>(std::lower_bound(m_x.begin(), m_x.end(), map.lo) - m_x.begin());
+    const auto last =
+        static_cast<std::size_t>(std::upper_bound(m_x.begin(), m_x.end(), map.hi) - m_x.begin());
     const std::vector<double> &values = this->values(which);
     const MinMaxPyramid &pyramid = which == Which::Raw ? m_rawPyramid : m_smoothPyramid;
     const auto put = [&](std::size_t at) {
@@ -173,7 +176,8 @@ void SeriesModel::decimate(const ColumnMap &map, Which which, bool positive, std
             const std::size_t end = column + 1 == map.columns
                 ? last
                 : static_cast<std::size_t>(std::lower_bound(m_x.begin() + static_cast<std::ptrdiff_t>(begin),
-                                                            m_x.begin() + static_cast<std::ptrdiff_t>(last), map.edge(column + 1))
+                                                            m_x.begin() + static_cast<std::ptrdiff_t>(last),
+                                                            map.edge(column + 1))
                                            - m_x.begin());
             if (end == begin)
                 continue;
@@ -195,8 +199,10 @@ void SeriesModel::decimate(const ColumnMap &map, Which which, bool positive, std
 void SeriesModel::peaks(const ColumnMap &map, std::vector<std::size_t> &out) const
 {
     out.clear();
-    const auto first = static_cast<std::size_t>(std::lower_bound(m_x.begin(), m_x.end(), map.lo) - m_x.begin());
-    const auto last = static_cast<std::size_t>(std::upper_bound(m_x.begin(), m_x.end(), map.hi) - m_x.begin());
+    const auto first =
+        static_cast<std::size_t>(std::lower_bound(m_x.begin(), m_x.end(), map.lo) - m_x.begin());
+    const auto last =
+        static_cast<std::size_t>(std::upper_bound(m_x.begin(), m_x.end(), map.hi) - m_x.begin());
     if (first > 0)
         out.push_back(first - 1);
     if (last - first <= static_cast<std::size_t>(std::max(1, map.columns))) {
@@ -226,7 +232,8 @@ MinMaxPyramid::Extremes SeriesModel::extremes(Which which, double lo, double hi,
     const auto first = static_cast<std::size_t>(std::lower_bound(m_x.begin(), m_x.end(), lo) - m_x.begin());
     const auto last = static_cast<std::size_t>(std::upper_bound(m_x.begin(), m_x.end(), hi) - m_x.begin());
     const std::vector<double> &values = this->values(which);
-    auto found = (which == Which::Raw ? m_rawPyramid : m_smoothPyramid).query(values, first, std::max(first, last));
+    auto found =
+        (which == Which::Raw ? m_rawPyramid : m_smoothPyramid).query(values, first, std::max(first, last));
     if (positive && found.any && found.min <= 0) {
         found = {};
         for (std::size_t at = first; at < last; ++at) {

@@ -24,7 +24,11 @@ public:
         std::size_t maxAt = 0;
     };
 
-    void clear() { m_levels.clear(); m_size = 0; }
+    void clear()
+    {
+        m_levels.clear();
+        m_size = 0;
+    }
     void append(double value);
     /// Of values[first, last), where `values` is what was appended.
     Extremes query(std::span<const double> values, std::size_t first, std::size_t last) const;

@@ -37,13 +37,13 @@ Scale scaleOf(double size, Unit unit)
     case Unit::TokensPerSecond:
         return prefixed(1000, {"", " k", " M", " G", " T"});
     case Unit::Milliseconds:
-        return size >= 2000 ? Scale {1000, {}, QStringLiteral(" s")} : Scale {1, {}, QStringLiteral(" ms")};
+        return size >= 2000 ? Scale{1000, {}, QStringLiteral(" s")} : Scale{1, {}, QStringLiteral(" ms")};
     case Unit::Percent:
         return {1, {}, QStringLiteral(" %")};
     case Unit::Seconds:
-        return size >= 3 * 3600 ? Scale {3600, {}, QStringLiteral(" h")}
-            : size >= 180       ? Scale {60, {}, QStringLiteral(" min")}
-                                : Scale {1, {}, QStringLiteral(" s")};
+        return size >= 3 * 3600 ? Scale{3600, {}, QStringLiteral(" h")}
+            : size >= 180       ? Scale{60, {}, QStringLiteral(" min")}
+                                : Scale{1, {}, QStringLiteral(" s")};
     default:
         return {};
     }
@@ -62,15 +62,16 @@ QString number(double value, double step, Unit unit = Unit::Number)
 {
     if (std::fabs(value) < step * 1e-9)
         value = 0;
-    if (unit == Unit::Scientific && value != 0 && std::fabs(value) < 0.01)
-    {
+    if (unit == Unit::Scientific && value != 0 && std::fabs(value) < 0.01) {
         // "2.5e-4": a mantissa without zeros behind it.
         const int power = static_cast<int>(std::floor(std::log10(std::fabs(value)) + 1e-9));
-        return QString::number(value / std::pow(10, power), 'g', 3) + QStringLiteral("e") + QString::number(power);
+        return QString::number(value / std::pow(10, power), 'g', 3) + QStringLiteral("e")
+            + QString::number(power);
     }
     if (step >= 1 && std::fabs(value) < 1e15) {
         const double rounded = std::round(value * 10) / 10;
-        return rounded == std::round(rounded) ? formatStep(std::llround(rounded)) : QString::number(rounded, 'f', 1);
+        return rounded == std::round(rounded) ? formatStep(std::llround(rounded))
+                                              : QString::number(rounded, 'f', 1);
     }
     const int digits = std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 12);
     if (digits > 5)
@@ -127,8 +128,9 @@ TickSet decadeTicks(double lo, double hi, int most)
         ticks.at.push_back(value);
         const double power = std::log10(value);
         ticks.label.push_back(power > -4 && power < 5 ? QString::number(value, 'g', 4)
-                              : std::fabs(power - std::round(power)) < 1e-9 ? QStringLiteral("10") + superscript(std::lround(power))
-                                                                           : formatShort(value, Unit::Scientific));
+                                  : std::fabs(power - std::round(power)) < 1e-9
+                                  ? QStringLiteral("10") + superscript(std::lround(power))
+                                  : formatShort(value, Unit::Scientific));
     };
     if (last - first + 1 >= 2) {
         for (long k = first; k <= last; k += every)

@@ -20,8 +20,13 @@ constexpr int mostRuns = 12;
 }
 
 ComparePanel::ComparePanel(DataHub *hub, QWidget *parent)
-    : QWidget(parent), m_hub(hub), m_group(new ChartGroup(this)), m_chart(new Chart(tr("Loss"), m_group, this)),
-      m_differences(new DifferenceModel(this)), m_table(new QTableView(this)), m_same(new QLabel(this))
+    : QWidget(parent),
+      m_hub(hub),
+      m_group(new ChartGroup(this)),
+      m_chart(new Chart(tr("Loss"), m_group, this)),
+      m_differences(new DifferenceModel(this)),
+      m_table(new QTableView(this)),
+      m_same(new QLabel(this))
 {
     auto *row = new QHBoxLayout(this);
     row->setContentsMargins(12, 12, 12, 12);
@@ -48,7 +53,8 @@ ComparePanel::ComparePanel(DataHub *hub, QWidget *parent)
 
 bool ComparePanel::isLoaded() const
 {
-    return std::all_of(m_runs.begin(), m_runs.end(), [](const auto &run) { return run->isLoaded() || run->error(); });
+    return std::all_of(m_runs.begin(), m_runs.end(),
+                       [](const auto &run) { return run->isLoaded() || run->error(); });
 }
 
 void ComparePanel::setSmoothing(double weight) { m_chart->setSmoothing(weight); }
@@ -82,7 +88,8 @@ void ComparePanel::setRuns(const QStringList &runs)
             spec.name += QLatin1Char(' ') + m_runs[i]->id().right(6);
         m_chart->addSeries(spec);
         connect(m_runs[i].get(), &RunData::changed, this, &ComparePanel::refill);
-        connect(m_runs[i].get(), &RunData::cleared, this, [this, i] { m_chart->model(static_cast<int>(i)).clear(); });
+        connect(m_runs[i].get(), &RunData::cleared, this,
+                [this, i] { m_chart->model(static_cast<int>(i)).clear(); });
     }
     refillDifferences();
     refill();

@@ -25,19 +25,26 @@ void DifferenceModel::setJobs(const std::vector<std::pair<QString, std::string>>
     for (const std::string &key : keys) {
         if (key == "name")
             continue;
-        Row row {QString::fromStdString(key), {}};
+        Row row{QString::fromStdString(key), {}};
         for (const auto &job : flat) {
             const auto found = job.find(key);
             row.values << (found == job.end() ? QStringLiteral("–") : QString::fromStdString(found->second));
         }
-        if (std::any_of(row.values.begin(), row.values.end(), [&](const QString &value) { return value != row.values.front(); }))
+        if (std::any_of(row.values.begin(), row.values.end(),
+                        [&](const QString &value) { return value != row.values.front(); }))
             m_rows.push_back(std::move(row));
     }
     endResetModel();
 }
 
-int DifferenceModel::rowCount(const QModelIndex &parent) const { return parent.isValid() ? 0 : static_cast<int>(m_rows.size()); }
-int DifferenceModel::columnCount(const QModelIndex &parent) const { return parent.isValid() ? 0 : static_cast<int>(m_names.size()) + 1; }
+int DifferenceModel::rowCount(const QModelIndex &parent) const
+{
+    return parent.isValid() ? 0 : static_cast<int>(m_rows.size());
+}
+int DifferenceModel::columnCount(const QModelIndex &parent) const
+{
+    return parent.isValid() ? 0 : static_cast<int>(m_names.size()) + 1;
+}
 
 QVariant DifferenceModel::data(const QModelIndex &index, int role) const
 {

@@ -27,12 +27,14 @@ void RunDelegate::paint(QPainter *painter, const QStyleOptionViewItem &option, c
     if (column == RunsModel::State) {
         const QColor tone = theme.color(static_cast<Token>(index.data(RunsModel::ToneRole).toInt()));
         const int size = theme.scaled(16);
-        paintIcon(*painter, index.data(RunsModel::IconRole).toString(), QRectF(inner.left() + 4, inner.center().y() - size / 2.0 + 0.5, size, size), tone);
+        paintIcon(*painter, index.data(RunsModel::IconRole).toString(),
+                  QRectF(inner.left() + 4, inner.center().y() - size / 2.0 + 0.5, size, size), tone);
         painter->setFont(theme.font(FontRole::Body));
         // The word stays readable on the selection; the icon carries the tone.
         painter->setPen(selected ? theme.color(Token::Text) : tone);
-        painter->drawText(inner.adjusted(size + 12, 0, 0, 0), Qt::AlignVCenter | Qt::AlignLeft,
-                          QFontMetrics(painter->font()).elidedText(text, Qt::ElideRight, inner.width() - size - 12));
+        painter->drawText(
+            inner.adjusted(size + 12, 0, 0, 0), Qt::AlignVCenter | Qt::AlignLeft,
+            QFontMetrics(painter->font()).elidedText(text, Qt::ElideRight, inner.width() - size - 12));
     } else if (column == RunsModel::Progress) {
         const double fraction = index.data(RunsModel::FractionRole).toDouble();
         const QFont font = theme.font(FontRole::Mono);
@@ -43,9 +45,11 @@ void RunDelegate::paint(QPainter *painter, const QStyleOptionViewItem &option, c
         painter->setBrush(theme.color(Token::Border));
         painter->drawRoundedRect(track, 2, 2);
         painter->setBrush(index.data(RunsModel::LiveRole).toBool() ? theme.color(Token::Good)
-                          : fraction >= 1                           ? theme.color(Token::Accent)
-                                                                    : theme.color(Token::Muted));
-        painter->drawRoundedRect(QRectF(track.left(), track.top(), std::max(fraction > 0 ? 4.0 : 0.0, track.width() * fraction), 4), 2, 2);
+                              : fraction >= 1                      ? theme.color(Token::Accent)
+                                                                   : theme.color(Token::Muted));
+        painter->drawRoundedRect(QRectF(track.left(), track.top(),
+                                        std::max(fraction > 0 ? 4.0 : 0.0, track.width() * fraction), 4),
+                                 2, 2);
         painter->setFont(font);
         painter->setPen(theme.color(Token::Muted));
         painter->drawText(inner.adjusted(bar + 12, 0, 0, 0), Qt::AlignVCenter | Qt::AlignLeft, text);
@@ -56,8 +60,11 @@ void RunDelegate::paint(QPainter *painter, const QStyleOptionViewItem &option, c
         if (column == RunsModel::Name)
             font.setWeight(QFont::Medium);
         painter->setFont(font);
-        const bool faint = column == RunsModel::Started || column == RunsModel::Length || column == RunsModel::Layout;
-        painter->setPen(theme.color(faint ? Token::Muted : text == QLatin1String("NaN") ? Token::Bad : Token::Text));
+        const bool faint =
+            column == RunsModel::Started || column == RunsModel::Length || column == RunsModel::Layout;
+        painter->setPen(theme.color(faint                              ? Token::Muted
+                                        : text == QLatin1String("NaN") ? Token::Bad
+                                                                       : Token::Text));
         const auto align = index.data(Qt::TextAlignmentRole).value<Qt::Alignment>();
         painter->drawText(inner, align, QFontMetrics(font).elidedText(text, Qt::ElideRight, inner.width()));
     }

@@ -17,7 +17,8 @@ void RunsModel::setRuns(const RunListPtr &runs, std::int64_t nowNs)
     Q_ASSERT(QThread::currentThread() == thread());
     m_now = nowNs;
     std::vector<store::RunInfo> fresh(*runs);
-    std::stable_sort(fresh.begin(), fresh.end(), [](const auto &a, const auto &b) { return a.startedNs > b.startedNs; });
+    std::stable_sort(fresh.begin(), fresh.end(),
+                     [](const auto &a, const auto &b) { return a.startedNs > b.startedNs; });
     // Remove what is gone, then insert and update in place.
     for (int row = static_cast<int>(m_runs.size()) - 1; row >= 0; --row) {
         const std::string &id = m_runs[static_cast<std::size_t>(row)].id;
@@ -54,11 +55,15 @@ void RunsModel::setNow(std::int64_t nowNs)
     m_now = nowNs;
     for (std::size_t row = 0; row < m_runs.size(); ++row) {
         if (m_runs[row].endedNs == 0)
-            emit dataChanged(index(static_cast<int>(row), Length), index(static_cast<int>(row), Length), {Qt::DisplayRole});
+            emit dataChanged(index(static_cast<int>(row), Length), index(static_cast<int>(row), Length),
+                             {Qt::DisplayRole});
     }
 }
 
-QString RunsModel::idAt(int row) const { return QString::fromStdString(m_runs[static_cast<std::size_t>(row)].id); }
+QString RunsModel::idAt(int row) const
+{
+    return QString::fromStdString(m_runs[static_cast<std::size_t>(row)].id);
+}
 
 int RunsModel::rowOf(const QString &id) const
 {
@@ -70,7 +75,10 @@ int RunsModel::rowOf(const QString &id) const
     return -1;
 }
 
-int RunsModel::rowCount(const QModelIndex &parent) const { return parent.isValid() ? 0 : static_cast<int>(m_runs.size()); }
+int RunsModel::rowCount(const QModelIndex &parent) const
+{
+    return parent.isValid() ? 0 : static_cast<int>(m_runs.size());
+}
 int RunsModel::columnCount(const QModelIndex &parent) const { return parent.isValid() ? 0 : columnCount_; }
 
 const JobSummary &RunsModel::job(const store::RunInfo &run) const
@@ -83,13 +91,17 @@ const JobSummary &RunsModel::job(const store::RunInfo &run) const
 
 double RunsModel::seconds(const store::RunInfo &run) const
 {
-    const std::int64_t end = run.endedNs > 0 ? run.endedNs : telemetry::isTerminal(run.state) ? run.lastSeenNs : m_now;
+    const std::int64_t end = run.endedNs > 0 ? run.endedNs
+        : telemetry::isTerminal(run.state)   ? run.lastSeenNs
+                                             : m_now;
     return run.startedNs > 0 && end > run.startedNs ? static_cast<double>(end - run.startedNs) / 1e9 : 0;
 }
 
 QVariant RunsModel::display(const store::RunInfo &run, int column) const
 {
-    const auto loss = [](double value) { return std::isnan(value) ? QStringLiteral("–") : formatLoss(value); };
+    const auto loss = [](double value) {
+        return std::isnan(value) ? QStringLiteral("–") : formatLoss(value);
+    };
     switch (column) {
     case State:
         return lookOf(run.state).word;
@@ -98,7 +110,8 @@ QVariant RunsModel::display(const store::RunInfo &run, int column) const
     case Layout:
         return job(run).layout();
     case Progress:
-        return run.steps > 0 ? tr("%1 / %2").arg(formatStep(run.step), formatStep(run.steps)) : formatStep(run.step);
+        return run.steps > 0 ? tr("%1 / %2").arg(formatStep(run.step), formatStep(run.steps))
+                             : formatStep(run.step);
     case LastLoss:
         return run.step == 0 ? QStringLiteral("–") : formatLoss(run.lastLoss);
     case BestLoss:
@@ -152,14 +165,17 @@ QVariant RunsModel::data(const QModelIndex &index, int role) const
     case Qt::TextAlignmentRole: {
         const bool number = index.column() == LastLoss || index.column() == BestLoss || index.column() == Rate
             || index.column() == Length || index.column() == Started;
-        return QVariant::fromValue(Qt::Alignment((number ? Qt::AlignRight : Qt::AlignLeft) | Qt::AlignVCenter));
+        return QVariant::fromValue(
+            Qt::Alignment((number ? Qt::AlignRight : Qt::AlignLeft) | Qt::AlignVCenter));
     }
     case IdRole:
         return QString::fromStdString(run.id);
     case SortRole:
         return sortKey(run, index.column());
     case FractionRole:
-        return run.steps > 0 ? std::clamp(static_cast<double>(run.step) / static_cast<double>(run.steps), 0.0, 1.0) : 0.0;
+        return run.steps > 0
+            ? std::clamp(static_cast<double>(run.step) / static_cast<double>(run.steps), 0.0, 1.0)
+            : 0.0;
     case ToneRole:
         return static_cast<int>(lookOf(run.state).tone);
     case IconRole:
@@ -167,8 +183,8 @@ QVariant RunsModel::data(const QModelIndex &index, int role) const
     case LiveRole:
         return telemetry::isLive(run.state);
     case FilterRole:
-        return QString::fromStdString(run.id + ' ' + run.name + ' ' + run.tags + ' ' + run.node) + QLatin1Char(' ')
-            + lookOf(run.state).word + QLatin1Char(' ') + job(run).layout();
+        return QString::fromStdString(run.id + ' ' + run.name + ' ' + run.tags + ' ' + run.node)
+            + QLatin1Char(' ') + lookOf(run.state).word + QLatin1Char(' ') + job(run).layout();
     default:
         return {};
     }
@@ -183,9 +199,10 @@ QVariant RunsModel::headerData(int section, Qt::Orientation orientation, int rol
                                    : QVariant::fromValue(Qt::Alignment(Qt::AlignLeft | Qt::AlignVCenter));
     if (role != Qt::DisplayRole)
         return {};
-    static const char *const names[] = {QT_TR_NOOP("State"),     QT_TR_NOOP("Name"),     QT_TR_NOOP("Layout"),
-                                        QT_TR_NOOP("Progress"),  QT_TR_NOOP("Last loss"), QT_TR_NOOP("Best loss"),
-                                        QT_TR_NOOP("Tokens/s"),  QT_TR_NOOP("Length"),   QT_TR_NOOP("Started")};
+    static const char *const names[] = {
+        QT_TR_NOOP("State"),    QT_TR_NOOP("Name"),      QT_TR_NOOP("Layout"),
+        QT_TR_NOOP("Progress"), QT_TR_NOOP("Last loss"), QT_TR_NOOP("Best loss"),
+        QT_TR_NOOP("Tokens/s"), QT_TR_NOOP("Length"),    QT_TR_NOOP("Started")};
     return section < columnCount_ ? tr(names[section]) : QVariant();
 }
 
@@ -204,7 +221,8 @@ void RunsProxy::setWords(const QString &line)
 bool RunsProxy::filterAcceptsRow(int row, const QModelIndex &parent) const
 {
     const QString text = sourceModel()->index(row, 0, parent).data(RunsModel::FilterRole).toString();
-    return std::all_of(m_words.begin(), m_words.end(), [&](const QString &word) { return text.contains(word, Qt::CaseInsensitive); });
+    return std::all_of(m_words.begin(), m_words.end(),
+                       [&](const QString &word) { return text.contains(word, Qt::CaseInsensitive); });
 }
 
 } // namespace rankyard::ui

@@ -17,7 +17,15 @@ class RunsModel : public QAbstractTableModel
     Q_OBJECT
 public:
     enum Column { State, Name, Layout, Progress, LastLoss, BestLoss, Rate, Length, Started, columnCount_ };
-    enum Roles { IdRole = Qt::UserRole + 1, SortRole, FractionRole, ToneRole, IconRole, FilterRole, LiveRole };
+    enum Roles {
+        IdRole = Qt::UserRole + 1,
+        SortRole,
+        FractionRole,
+        ToneRole,
+        IconRole,
+        FilterRole,
+        LiveRole
+    };
 
     explicit RunsModel(QObject *parent = nullptr);
 

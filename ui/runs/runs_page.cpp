@@ -27,11 +27,23 @@
 
 namespace rankyard::ui {
 
-RunsPage::RunsPage(DataHub *hub, RunActions *actions, ActionRegistry *registry, Settings *settings, QWidget *parent)
-    : QWidget(parent), m_hub(hub), m_actions(actions), m_registry(registry), m_settings(settings), m_model(new RunsModel(this)),
-      m_proxy(new RunsProxy(this)), m_table(new QTableView(this)), m_filter(new QLineEdit), m_head(new QWidget),
-      m_splitter(new QSplitter(Qt::Vertical, this)), m_compare(new ComparePanel(hub, this)), m_stack(new QStackedWidget(this)),
-      m_empty(new EmptyState(this)), m_clock(new QTimer(this))
+RunsPage::RunsPage(DataHub *hub, RunActions *actions, ActionRegistry *registry, Settings *settings,
+                   QWidget *parent)
+    : QWidget(parent),
+      m_hub(hub),
+      m_actions(actions),
+      m_registry(registry),
+      m_settings(settings),
+      m_model(new RunsModel(this)),
+      m_proxy(new RunsProxy(this)),
+      m_table(new QTableView(this)),
+      m_filter(new QLineEdit),
+      m_head(new QWidget),
+      m_splitter(new QSplitter(Qt::Vertical, this)),
+      m_compare(new ComparePanel(hub, this)),
+      m_stack(new QStackedWidget(this)),
+      m_empty(new EmptyState(this)),
+      m_clock(new QTimer(this))
 {
     m_proxy->setSourceModel(m_model);
     buildTable();
@@ -69,9 +81,11 @@ RunsPage::RunsPage(DataHub *hub, RunActions *actions, ActionRegistry *registry, 
 
     confirmDelete = [this](const QStringList &names) {
         QMessageBox box(QMessageBox::Warning, tr("Delete runs"),
-                        names.size() == 1 ? tr("Delete the run “%1”?").arg(names.front()) : tr("Delete %n runs?", nullptr, static_cast<int>(names.size())),
+                        names.size() == 1 ? tr("Delete the run “%1”?").arg(names.front())
+                                          : tr("Delete %n runs?", nullptr, static_cast<int>(names.size())),
                         QMessageBox::Cancel, this);
-        box.setInformativeText(tr("Metrics, logs and checkpoints are removed from this machine. This cannot be undone."));
+        box.setInformativeText(
+            tr("Metrics, logs and checkpoints are removed from this machine. This cannot be undone."));
         auto *go = box.addButton(tr("Delete"), QMessageBox::DestructiveRole);
         box.setDefaultButton(QMessageBox::Cancel);
         box.exec();
@@ -116,45 +130,53 @@ void RunsPage::buildTable()
     m_table->setContextMenuPolicy(Qt::CustomContextMenu);
     m_proxy->sort(RunsModel::Started, Qt::DescendingOrder);
     m_table->horizontalHeader()->setSortIndicator(RunsModel::Started, Qt::DescendingOrder);
-    connect(m_table, &QTableView::doubleClicked, this, [this] { m_registry->action(QStringLiteral("runs.open"))->trigger(); });
+    connect(m_table, &QTableView::doubleClicked, this,
+            [this] { m_registry->action(QStringLiteral("runs.open"))->trigger(); });
     connect(m_table, &QTableView::customContextMenuRequested, this, [this](const QPoint &at) {
         QMenu menu(this);
         for (const char *id : {"runs.open", "runs.stop", "runs.delete"})
             menu.addAction(m_registry->action(QLatin1String(id)));
         menu.exec(m_table->viewport()->mapToGlobal(at));
     });
-    connect(m_table->selectionModel(), &QItemSelectionModel::selectionChanged, this, &RunsPage::selectionChanged);
+    connect(m_table->selectionModel(), &QItemSelectionModel::selectionChanged, this,
+            &RunsPage::selectionChanged);
 }
 
 void RunsPage::addActions()
 {
     const QString page = QStringLiteral("runs");
     const QString category = tr("Runs");
-    QAction *open = m_registry->add({QStringLiteral("runs.open"), tr("Open run"), tr("Shows the selected run in the Monitor"), category,
+    QAction *open = m_registry->add({QStringLiteral("runs.open"), tr("Open run"),
+                                     tr("Shows the selected run in the Monitor"), category,
                                      QStringLiteral("monitor"), Qt::Key_Return, Scope::Page, page},
                                     [this] {
                                         const QStringList ids = selected();
                                         if (!ids.isEmpty())
                                             emit openRequested(ids.front());
                                     });
-    QAction *stop = m_registry->add({QStringLiteral("runs.stop"), tr("Stop runs"), tr("Stops the selected runs at the next step, with a checkpoint"),
-                                     category, QStringLiteral("stop"), QKeySequence(Qt::CTRL | Qt::Key_Period), Scope::Page, page},
-                                    [this] {
-                                        for (const QString &id : selected()) {
-                                            const store::RunInfo *info = m_hub->find(id);
-                                            if (info && telemetry::isLive(info->state))
-                                                m_actions->perform(RunActions::Verb::Stop, id);
-                                        }
-                                    });
-    QAction *remove = m_registry->add({QStringLiteral("runs.delete"), tr("Delete runs"), tr("Removes the selected runs and their checkpoints from this machine"),
-                                       category, QStringLiteral("trash"), Qt::Key_Delete, Scope::Page, page},
-                                      [this] { removeSelected(); });
-    QAction *find = m_registry->add({QStringLiteral("runs.filter"), tr("Filter runs"), tr("Moves to the filter line of the runs table"), category,
-                                     QStringLiteral("filter"), QKeySequence(Qt::Key_Slash), Scope::Page, page},
-                                    [this] {
-                                        m_filter->setFocus(Qt::ShortcutFocusReason);
-                                        m_filter->selectAll();
-                                    });
+    QAction *stop =
+        m_registry->add({QStringLiteral("runs.stop"), tr("Stop runs"),
+                         tr("Stops the selected runs at the next step, with a checkpoint"), category,
+                         QStringLiteral("stop"), QKeySequence(Qt::CTRL | Qt::Key_Period), Scope::Page, page},
+                        [this] {
+                            for (const QString &id : selected()) {
+                                const store::RunInfo *info = m_hub->find(id);
+                                if (info && telemetry::isLive(info->state))
+                                    m_actions->perform(RunActions::Verb::Stop, id);
+                            }
+                        });
+    QAction *remove =
+        m_registry->add({QStringLiteral("runs.delete"), tr("Delete runs"),
+                         tr("Removes the selected runs and their checkpoints from this machine"), category,
+                         QStringLiteral("trash"), Qt::Key_Delete, Scope::Page, page},
+                        [this] { removeSelected(); });
+    QAction *find = m_registry->add(
+        {QStringLiteral("runs.filter"), tr("Filter runs"), tr("Moves to the filter line of the runs table"),
+         category, QStringLiteral("filter"), QKeySequence(Qt::Key_Slash), Scope::Page, page},
+        [this] {
+            m_filter->setFocus(Qt::ShortcutFocusReason);
+            m_filter->selectAll();
+        });
     Q_UNUSED(find)
     auto *row = new QHBoxLayout(m_head);
     row->setContentsMargins(0, 0, 0, 0);
@@ -172,7 +194,8 @@ void RunsPage::addActions()
         else if (action == remove)
             button->setProperty("tone", "danger");
         connect(button, &QPushButton::clicked, action, &QAction::trigger);
-        connect(action, &QAction::changed, button, [button, action] { button->setEnabled(action->isEnabled()); });
+        connect(action, &QAction::changed, button,
+                [button, action] { button->setEnabled(action->isEnabled()); });
         row->addWidget(button);
         action->setEnabled(false);
     }
@@ -197,8 +220,10 @@ void RunsPage::select(const QStringList &runs)
         selection.select(at, at);
     }
     if (!selection.isEmpty())
-        m_table->selectionModel()->setCurrentIndex(selection.indexes().front(), QItemSelectionModel::NoUpdate);
-    m_table->selectionModel()->select(selection, QItemSelectionModel::ClearAndSelect | QItemSelectionModel::Rows);
+        m_table->selectionModel()->setCurrentIndex(selection.indexes().front(),
+                                                   QItemSelectionModel::NoUpdate);
+    m_table->selectionModel()->select(selection,
+                                      QItemSelectionModel::ClearAndSelect | QItemSelectionModel::Rows);
 }
 
 void RunsPage::refresh()
@@ -210,9 +235,10 @@ void RunsPage::refresh()
     }
     m_model->setRuns(m_hub->runs(), wallNs());
     if (m_model->rowCount() == 0) {
-        m_empty->show(QStringLiteral("inbox"), tr("No runs yet"),
-                      tr("A run is one training job, from its start to its last checkpoint. The sample takes about two minutes."),
-                      m_registry->action(QStringLiteral("home.sample")));
+        m_empty->show(
+            QStringLiteral("inbox"), tr("No runs yet"),
+            tr("A run is one training job, from its start to its last checkpoint. The sample takes about two minutes."),
+            m_registry->action(QStringLiteral("home.sample")));
         m_stack->setCurrentWidget(m_empty);
     } else {
         m_stack->setCurrentWidget(m_splitter);

@@ -29,7 +29,8 @@ class RunsPage : public QWidget
 {
     Q_OBJECT
 public:
-    RunsPage(DataHub *hub, RunActions *actions, ActionRegistry *registry, Settings *settings, QWidget *parent = nullptr);
+    RunsPage(DataHub *hub, RunActions *actions, ActionRegistry *registry, Settings *settings,
+             QWidget *parent = nullptr);
     ~RunsPage() override;
 
     QStringList selected() const;

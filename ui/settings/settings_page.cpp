@@ -71,8 +71,11 @@ private:
 
 } // namespace
 
-SettingsPage::SettingsPage(Settings *settings, ActionRegistry *registry, const QString &storeFile, QWidget *parent)
-    : QWidget(parent), m_settings(settings), m_registry(registry)
+SettingsPage::SettingsPage(Settings *settings, ActionRegistry *registry, const QString &storeFile,
+                           QWidget *parent)
+    : QWidget(parent),
+      m_settings(settings),
+      m_registry(registry)
 {
     auto *outer = new QVBoxLayout(this);
     outer->setContentsMargins(0, 0, 0, 0);
@@ -113,7 +116,8 @@ Panel *SettingsPage::look()
     Form form(panel);
     auto *theme = new Segmented(tr("Theme"), {tr("System"), tr("Light"), tr("Dark")});
     theme->setCurrent(static_cast<int>(m_settings->themeMode()));
-    connect(theme, &Segmented::changed, this, [this](int index) { m_settings->setThemeMode(static_cast<ThemeMode>(index)); });
+    connect(theme, &Segmented::changed, this,
+            [this](int index) { m_settings->setThemeMode(static_cast<ThemeMode>(index)); });
     form.add(tr("Theme"), tr("Changes at once, charts included."), theme);
 
     auto *holder = new QWidget;
@@ -136,7 +140,8 @@ Panel *SettingsPage::look()
         if (!slider->isSliderDown())
             m_settings->setTextPercent(tenth * 10);
     });
-    connect(slider, &QSlider::sliderReleased, this, [this, slider] { m_settings->setTextPercent(slider->value() * 10); });
+    connect(slider, &QSlider::sliderReleased, this,
+            [this, slider] { m_settings->setTextPercent(slider->value() * 10); });
     line->addWidget(slider);
     line->addWidget(value);
     form.add(tr("Text size"), tr("Of everything, from 100 to 200 %."), holder);
@@ -165,11 +170,15 @@ Panel *SettingsPage::charts()
     const auto say = [value](double weight) { value->setText(QString::number(weight, 'f', 2)); };
     slider->setValue(static_cast<int>(std::lround(m_settings->smoothing() * 100)));
     say(m_settings->smoothing());
-    connect(slider, &QSlider::valueChanged, this, [this](int percent) { m_settings->setSmoothing(percent / 100.0); });
+    connect(slider, &QSlider::valueChanged, this,
+            [this](int percent) { m_settings->setSmoothing(percent / 100.0); });
     line->addWidget(slider);
     line->addWidget(value);
-    form.add(tr("Smoothing"), tr("Weight of the debiased moving average. The raw line always stays behind it."), holder);
-    auto *columns = new Segmented(tr("Columns"), {tr("Auto"), QStringLiteral("1"), QStringLiteral("2"), QStringLiteral("3"), QStringLiteral("4")});
+    form.add(tr("Smoothing"),
+             tr("Weight of the debiased moving average. The raw line always stays behind it."), holder);
+    auto *columns = new Segmented(
+        tr("Columns"),
+        {tr("Auto"), QStringLiteral("1"), QStringLiteral("2"), QStringLiteral("3"), QStringLiteral("4")});
     columns->setCurrent(m_settings->columns());
     connect(columns, &Segmented::changed, m_settings, &Settings::setColumns);
     form.add(tr("Columns in the Monitor"), tr("Auto chooses by the width of the window."), columns);
@@ -195,10 +204,14 @@ Panel *SettingsPage::data(const QString &storeFile)
     path->setAccessibleName(tr("Path of the run store"));
     setRole(path, FontRole::Mono);
     auto *copy = new QPushButton(tr("Copy path"));
-    connect(copy, &QPushButton::clicked, this, [storeFile] { QGuiApplication::clipboard()->setText(storeFile); });
+    connect(copy, &QPushButton::clicked, this,
+            [storeFile] { QGuiApplication::clipboard()->setText(storeFile); });
     line->addWidget(path, 1);
     line->addWidget(copy);
-    form.add(tr("Run store"), tr("Metrics, logs and events of every run that this machine has seen. Checkpoints lie in each run's own folder."), holder, true);
+    form.add(
+        tr("Run store"),
+        tr("Metrics, logs and events of every run that this machine has seen. Checkpoints lie in each run's own folder."),
+        holder, true);
     return panel;
 }
 
@@ -212,8 +225,10 @@ Panel *SettingsPage::about()
         setRole(label, FontRole::Mono);
         return label;
     };
-    form.add(tr("Rankyard"), tr("A workbench for distributed LLM training."), mono(QString::fromLatin1(buildId())));
-    form.add(tr("Licence"), tr("GPL-3.0-or-later. Charts by QCustomPlot, interface by Qt."), mono(QStringLiteral("Qt %1").arg(QString::fromLatin1(qVersion()))));
+    form.add(tr("Rankyard"), tr("A workbench for distributed LLM training."),
+             mono(QString::fromLatin1(buildId())));
+    form.add(tr("Licence"), tr("GPL-3.0-or-later. Charts by QCustomPlot, interface by Qt."),
+             mono(QStringLiteral("Qt %1").arg(QString::fromLatin1(qVersion()))));
     QAction *sheet = m_registry->action(QStringLiteral("help.sheet"));
     auto *button = new QPushButton(tr("Show shortcuts"));
     button->setToolTip(sheet->toolTip());

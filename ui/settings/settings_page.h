@@ -15,7 +15,8 @@ class SettingsPage : public QWidget
 {
     Q_OBJECT
 public:
-    SettingsPage(Settings *settings, ActionRegistry *registry, const QString &storeFile, QWidget *parent = nullptr);
+    SettingsPage(Settings *settings, ActionRegistry *registry, const QString &storeFile,
+                 QWidget *parent = nullptr);
 
 private:
     Panel *look();
@@ -28,7 +29,6 @@ protected:
     void showEvent(QShowEvent *event) override;
 
 private:
-
     Settings *m_settings;
     ActionRegistry *m_registry;
     ShortcutTable *m_keys = nullptr;

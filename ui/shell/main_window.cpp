@@ -23,7 +23,11 @@
 namespace rankyard::ui {
 
 MainWindow::MainWindow(DataHub *hub, RunActions *actions, Settings *settings, QWidget *parent)
-    : QMainWindow(parent), m_hub(hub), m_actions(actions), m_settings(settings), m_registry(new ActionRegistry(this)),
+    : QMainWindow(parent),
+      m_hub(hub),
+      m_actions(actions),
+      m_settings(settings),
+      m_registry(new ActionRegistry(this)),
       m_notices(new Notices(this))
 {
     setObjectName(QStringLiteral("main"));
@@ -44,7 +48,8 @@ MainWindow::~MainWindow() = default;
 
 QStringList MainWindow::pageNames()
 {
-    return {QStringLiteral("home"), QStringLiteral("runs"), QStringLiteral("monitor"), QStringLiteral("settings")};
+    return {QStringLiteral("home"), QStringLiteral("runs"), QStringLiteral("monitor"),
+            QStringLiteral("settings")};
 }
 
 void MainWindow::build()
@@ -75,7 +80,8 @@ void MainWindow::build()
     m_home = new HomePage(m_hub, m_registry, central);
     m_runs = new RunsPage(m_hub, m_actions, m_registry, m_settings, central);
     m_monitor = new MonitorPage(m_hub, m_actions, m_registry, m_settings, central);
-    m_settingsPage = new SettingsPage(m_settings, m_registry, QString::fromStdString(m_hub->file().string()), central);
+    m_settingsPage =
+        new SettingsPage(m_settings, m_registry, QString::fromStdString(m_hub->file().string()), central);
     m_pages = new QStackedWidget(central);
     auto *emptyHead = new QWidget;
     auto *homeHead = new QWidget;
@@ -87,8 +93,10 @@ void MainWindow::build()
     openButton->setToolTip(open->toolTip());
     connect(openButton, &QPushButton::clicked, open, &QAction::trigger);
     homeRow->addWidget(openButton);
-    for (const auto &[page, head] : {std::pair<QWidget *, QWidget *> {m_home, homeHead}, {m_runs, m_runs->headWidget()},
-                                     {m_monitor, m_monitor->headWidget()}, {m_settingsPage, emptyHead}}) {
+    for (const auto &[page, head] : {std::pair<QWidget *, QWidget *>{m_home, homeHead},
+                                     {m_runs, m_runs->headWidget()},
+                                     {m_monitor, m_monitor->headWidget()},
+                                     {m_settingsPage, emptyHead}}) {
         m_pages->addWidget(page);
         m_heads->addWidget(head);
     }
@@ -147,10 +155,13 @@ void MainWindow::showPage(const QString &name)
     m_title->setText(index == 2 ? QString() : tr(titles[index]));
     m_title->setVisible(index != 2);
     // The Monitor opens on what is running, or ran last.
-    if (name == QLatin1String("monitor") && m_monitor->run().isEmpty() && m_hub->runs() && !m_hub->runs()->empty()) {
+    if (name == QLatin1String("monitor") && m_monitor->run().isEmpty() && m_hub->runs()
+        && !m_hub->runs()->empty()) {
         const store::RunInfo *best = nullptr;
         for (const store::RunInfo &run : *m_hub->runs()) {
-            const bool better = !best || std::pair(telemetry::isLive(run.state), run.startedNs) > std::pair(telemetry::isLive(best->state), best->startedNs);
+            const bool better = !best
+                || std::pair(telemetry::isLive(run.state), run.startedNs)
+                    > std::pair(telemetry::isLive(best->state), best->startedNs);
             if (better)
                 best = &run;
         }

@@ -28,31 +28,43 @@ public:
         painter->save();
         if (option.state & QStyle::State_Selected)
             painter->fillRect(option.rect, theme.color(Token::Selection));
-        static const std::pair<const char *, Token> looks[] = {
-            {"info", Token::Accent}, {"state_finished", Token::Good}, {"warning", Token::Warn}, {"error", Token::Bad}};
+        static const std::pair<const char *, Token> looks[] = {{"info", Token::Accent},
+                                                               {"state_finished", Token::Good},
+                                                               {"warning", Token::Warn},
+                                                               {"error", Token::Bad}};
         const auto &[name, tone] = looks[index.data(Notices::SeverityRole).toInt()];
         QRect place = option.rect.adjusted(12, 0, -12, 0);
         const int size = theme.scaled(16);
-        paintIcon(*painter, QLatin1String(name), QRectF(place.left(), place.center().y() - size / 2.0, size, size), theme.color(tone));
+        paintIcon(*painter, QLatin1String(name),
+                  QRectF(place.left(), place.center().y() - size / 2.0, size, size), theme.color(tone));
         place.setLeft(place.left() + size + 10);
-        const QString when = formatWhen(index.data(Notices::TimeRole).toLongLong() * 1'000'000).section(QLatin1Char(' '), 1);
+        const QString when =
+            formatWhen(index.data(Notices::TimeRole).toLongLong() * 1'000'000).section(QLatin1Char(' '), 1);
         painter->setFont(theme.font(FontRole::Mono));
         painter->setPen(theme.color(Token::Muted));
         painter->drawText(place, Qt::AlignVCenter | Qt::AlignRight, when);
         place.setRight(place.right() - QFontMetrics(painter->font()).horizontalAdvance(when) - 12);
         painter->setFont(theme.font(FontRole::Body));
         painter->setPen(theme.color(Token::Text));
-        painter->drawText(place, Qt::AlignVCenter | Qt::AlignLeft,
-                          QFontMetrics(painter->font()).elidedText(index.data().toString(), Qt::ElideRight, place.width()));
+        painter->drawText(
+            place, Qt::AlignVCenter | Qt::AlignLeft,
+            QFontMetrics(painter->font()).elidedText(index.data().toString(), Qt::ElideRight, place.width()));
         painter->restore();
     }
-    QSize sizeHint(const QStyleOptionViewItem &, const QModelIndex &) const override { return {200, Theme::instance().scaled(32)}; }
+    QSize sizeHint(const QStyleOptionViewItem &, const QModelIndex &) const override
+    {
+        return {200, Theme::instance().scaled(32)};
+    }
 };
 
 } // namespace
 
 NoticeList::NoticeList(Notices *notices, QWidget *window)
-    : QFrame(window), m_notices(notices), m_view(new QListView(this)), m_title(new QLabel(tr("Notices"), this)), m_nothing(new QLabel(this))
+    : QFrame(window),
+      m_notices(notices),
+      m_view(new QListView(this)),
+      m_title(new QLabel(tr("Notices"), this)),
+      m_nothing(new QLabel(this))
 {
     setObjectName(QStringLiteral("popup"));
     auto *layout = new QVBoxLayout(this);
@@ -97,7 +109,8 @@ void NoticeList::toggle(int bottom)
     m_view->setVisible(count > 0);
     m_nothing->setVisible(count == 0);
     const int width = std::min(theme.scaled(520), window->width() - 32);
-    const int height = std::min(theme.scaled(32) * std::clamp(count, 1, 10) + theme.scaled(64), window->height() - 96);
+    const int height =
+        std::min(theme.scaled(32) * std::clamp(count, 1, 10) + theme.scaled(64), window->height() - 96);
     setGeometry(window->width() - width - 12, window->height() - bottom - height - 8, width, height);
     show();
     raise();

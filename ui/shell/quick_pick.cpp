@@ -41,7 +41,8 @@ public:
         const int size = theme.scaled(16);
         const QString name = index.data(PickModel::IconRole).toString();
         if (!name.isEmpty())
-            paintIcon(*painter, name, QRectF(place.left(), place.center().y() - size / 2.0, size, size), theme.color(Token::Muted));
+            paintIcon(*painter, name, QRectF(place.left(), place.center().y() - size / 2.0, size, size),
+                      theme.color(Token::Muted));
         place.setLeft(place.left() + size + 10);
         const QString detail = index.data(PickModel::DetailRole).toString();
         painter->setFont(theme.font(FontRole::Mono));
@@ -70,14 +71,18 @@ public:
                 ++end;
             const QString run = text.mid(i, end - i);
             painter->setFont(hit ? strong : plain);
-            painter->drawText(QRect(left, place.top(), place.right() - left, place.height()), Qt::AlignVCenter | Qt::AlignLeft, run);
+            painter->drawText(QRect(left, place.top(), place.right() - left, place.height()),
+                              Qt::AlignVCenter | Qt::AlignLeft, run);
             left += QFontMetrics(painter->font()).horizontalAdvance(run);
             i = end;
         }
         painter->restore();
     }
 
-    QSize sizeHint(const QStyleOptionViewItem &, const QModelIndex &) const override { return {200, Theme::instance().scaled(30)}; }
+    QSize sizeHint(const QStyleOptionViewItem &, const QModelIndex &) const override
+    {
+        return {200, Theme::instance().scaled(30)};
+    }
 };
 
 } // namespace
@@ -105,7 +110,8 @@ void PickModel::setPattern(const QString &pattern)
         if (score >= 0)
             scored.emplace_back(score, i);
     }
-    std::stable_sort(scored.begin(), scored.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
+    std::stable_sort(scored.begin(), scored.end(),
+                     [](const auto &a, const auto &b) { return a.first > b.first; });
     for (const auto &[score, i] : scored)
         m_shown.emplace_back(i, std::move(places[i]));
     endResetModel();
@@ -116,7 +122,10 @@ const PickItem *PickModel::at(int row) const
     return row >= 0 && row < rowCount() ? &m_items[m_shown[static_cast<std::size_t>(row)].first] : nullptr;
 }
 
-int PickModel::rowCount(const QModelIndex &parent) const { return parent.isValid() ? 0 : static_cast<int>(m_shown.size()); }
+int PickModel::rowCount(const QModelIndex &parent) const
+{
+    return parent.isValid() ? 0 : static_cast<int>(m_shown.size());
+}
 
 QVariant PickModel::data(const QModelIndex &index, int role) const
 {
@@ -150,11 +159,16 @@ Qt::ItemFlags PickModel::flags(const QModelIndex &index) const
     const PickItem *item = index.isValid() ? at(index.row()) : nullptr;
     if (!item)
         return Qt::NoItemFlags;
-    return item && item->enabled ? Qt::ItemIsEnabled | Qt::ItemIsSelectable | Qt::ItemNeverHasChildren : Qt::ItemNeverHasChildren;
+    return item && item->enabled ? Qt::ItemIsEnabled | Qt::ItemIsSelectable | Qt::ItemNeverHasChildren
+                                 : Qt::ItemNeverHasChildren;
 }
 
 QuickPick::QuickPick(QWidget *window)
-    : QFrame(window), m_model(new PickModel(this)), m_line(new QLineEdit(this)), m_view(new QListView(this)), m_nothing(new QLabel(this))
+    : QFrame(window),
+      m_model(new PickModel(this)),
+      m_line(new QLineEdit(this)),
+      m_view(new QListView(this)),
+      m_nothing(new QLabel(this))
 {
     setObjectName(QStringLiteral("popup"));
     auto *layout = new QVBoxLayout(this);
@@ -215,7 +229,8 @@ void QuickPick::place()
     const Theme &theme = Theme::instance();
     const int width = std::min(theme.scaled(600), window->width() - 48);
     const int rows = std::clamp(m_model->rowCount(), 1, 12);
-    const int height = std::min(theme.scaled(30) * rows + m_line->sizeHint().height() + 28, window->height() - 96);
+    const int height =
+        std::min(theme.scaled(30) * rows + m_line->sizeHint().height() + 28, window->height() - 96);
     setGeometry((window->width() - width) / 2, 56, width, height);
 }
 
@@ -243,7 +258,8 @@ bool QuickPick::eventFilter(QObject *object, QEvent *event)
         place();
     if (object != m_line)
         return QFrame::eventFilter(object, event);
-    if (event->type() == QEvent::FocusOut && isVisible() && static_cast<QFocusEvent *>(event)->reason() == Qt::MouseFocusReason)
+    if (event->type() == QEvent::FocusOut && isVisible()
+        && static_cast<QFocusEvent *>(event)->reason() == Qt::MouseFocusReason)
         hide();
     if (event->type() != QEvent::KeyPress)
         return false;
@@ -251,7 +267,8 @@ bool QuickPick::eventFilter(QObject *object, QEvent *event)
     const int row = m_view->currentIndex().row();
     const auto move = [&](int to) {
         const int direction = to >= row ? 1 : -1;
-        for (int at = std::clamp(to, 0, std::max(0, m_model->rowCount() - 1)); at >= 0 && at < m_model->rowCount(); at += direction) {
+        for (int at = std::clamp(to, 0, std::max(0, m_model->rowCount() - 1));
+             at >= 0 && at < m_model->rowCount(); at += direction) {
             if (m_model->flags(m_model->index(at)) & Qt::ItemIsEnabled) {
                 m_view->setCurrentIndex(m_model->index(at));
                 return;

@@ -13,8 +13,13 @@
 namespace rankyard::ui {
 
 StatusStrip::StatusStrip(DataHub *hub, Notices *notices, QWidget *parent)
-    : QFrame(parent), m_hub(hub), m_notices(notices), m_run(new QToolButton(this)), m_figures(new QLabel(this)),
-      m_job(new QLabel(this)), m_noticeButton(new QToolButton(this))
+    : QFrame(parent),
+      m_hub(hub),
+      m_notices(notices),
+      m_run(new QToolButton(this)),
+      m_figures(new QLabel(this)),
+      m_job(new QLabel(this)),
+      m_noticeButton(new QToolButton(this))
 {
     setObjectName(QStringLiteral("strip"));
     auto *row = new QHBoxLayout(this);
@@ -25,7 +30,8 @@ StatusStrip::StatusStrip(DataHub *hub, Notices *notices, QWidget *parent)
     row->addWidget(m_job);
     row->addWidget(m_noticeButton);
     m_run->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
-    for (QWidget *widget : {static_cast<QWidget *>(m_run), static_cast<QWidget *>(m_noticeButton), static_cast<QWidget *>(m_job)})
+    for (QWidget *widget : {static_cast<QWidget *>(m_run), static_cast<QWidget *>(m_noticeButton),
+                            static_cast<QWidget *>(m_job)})
         setRole(widget, FontRole::Small);
     setRole(m_figures, FontRole::Mono);
     for (QLabel *label : {m_figures, m_job})
@@ -72,7 +78,9 @@ void StatusStrip::refresh()
         m_run->setToolTip(tr("Watch %1 (%2)").arg(QString::fromStdString(newest->name), look.word));
         m_run->setEnabled(true);
         QStringList parts;
-        parts << (newest->steps > 0 ? tr("step %1 / %2").arg(formatStep(newest->step), formatStep(newest->steps)) : tr("step %1").arg(formatStep(newest->step)));
+        parts << (newest->steps > 0
+                      ? tr("step %1 / %2").arg(formatStep(newest->step), formatStep(newest->steps))
+                      : tr("step %1").arg(formatStep(newest->step)));
         if (newest->step > 0)
             parts << tr("loss %1").arg(formatLoss(newest->lastLoss));
         if (newest->tokensPerS > 0)

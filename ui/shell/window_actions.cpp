@@ -18,7 +18,8 @@ void MainWindow::addActions()
 {
     const QString go = tr("Go to");
     const auto page = [&](const QString &name, const QString &text, const QString &tip, Qt::Key key) {
-        m_registry->add({QStringLiteral("go.") + name, text, tip, go, name, QKeySequence(Qt::CTRL | key)}, [this, name] { showPage(name); });
+        m_registry->add({QStringLiteral("go.") + name, text, tip, go, name, QKeySequence(Qt::CTRL | key)},
+                        [this, name] { showPage(name); });
     };
     page(QStringLiteral("home"), tr("Home"), tr("Start here"), Qt::Key_1);
     page(QStringLiteral("runs"), tr("Runs"), tr("All runs: open, stop, delete, compare"), Qt::Key_2);
@@ -26,29 +27,36 @@ void MainWindow::addActions()
     page(QStringLiteral("settings"), tr("Settings"), tr("Look, charts, data"), Qt::Key_4);
 
     const QString run = tr("Run");
-    m_registry->add({QStringLiteral("home.sample"), tr("Run the sample"), tr("Trains a small GPT on two ranks of this machine"), run,
-                     QStringLiteral("play"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R)},
+    m_registry->add({QStringLiteral("home.sample"), tr("Run the sample"),
+                     tr("Trains a small GPT on two ranks of this machine"), run, QStringLiteral("play"),
+                     QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_R)},
                     [this] { runSample(); });
-    m_registry->add({QStringLiteral("file.openjob"), tr("Open a job file"), tr("Starts the job of a file as a new run"), run,
-                     QStringLiteral("folder"), QKeySequence(QKeySequence::Open)},
+    m_registry->add({QStringLiteral("file.openjob"), tr("Open a job file"),
+                     tr("Starts the job of a file as a new run"), run, QStringLiteral("folder"),
+                     QKeySequence(QKeySequence::Open)},
                     [this] { openJob(); });
 
     const QString view = tr("View");
-    m_registry->add({QStringLiteral("view.palette"), tr("Command palette"), tr("Finds any action by its name"), view, QStringLiteral("command"),
+    m_registry->add({QStringLiteral("view.palette"), tr("Command palette"),
+                     tr("Finds any action by its name"), view, QStringLiteral("command"),
                      QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_P)},
                     [this] { openPalette(); });
-    m_registry->add({QStringLiteral("view.quickopen"), tr("Quick open"), tr("Finds a run by its name and opens it"), view, QStringLiteral("search"),
+    m_registry->add({QStringLiteral("view.quickopen"), tr("Quick open"),
+                     tr("Finds a run by its name and opens it"), view, QStringLiteral("search"),
                      QKeySequence(Qt::CTRL | Qt::Key_K)},
                     [this] { openQuickOpen(); });
-    m_registry->add({QStringLiteral("view.notices"), tr("Show notices"), tr("Everything that the program had to tell since the start"), view,
+    m_registry->add({QStringLiteral("view.notices"), tr("Show notices"),
+                     tr("Everything that the program had to tell since the start"), view,
                      QStringLiteral("bell"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_N)},
                     [this] { m_list->toggle(m_strip->height()); });
     addLookActions();
-    m_registry->add({QStringLiteral("help.sheet"), tr("Keyboard shortcuts"), tr("Shows every shortcut"), view, QStringLiteral("keyboard"),
-                     QKeySequence(QStringLiteral("?"))},
+    m_registry->add({QStringLiteral("help.sheet"), tr("Keyboard shortcuts"), tr("Shows every shortcut"), view,
+                     QStringLiteral("keyboard"), QKeySequence(QStringLiteral("?"))},
                     [this] { m_sheet->toggle(); });
-    m_registry->action(QStringLiteral("help.sheet"))->setShortcuts({QKeySequence(QStringLiteral("?")), QKeySequence(Qt::Key_F1)});
-    m_registry->add({QStringLiteral("app.quit"), tr("Quit"), tr("Closes the window; runs go on"), view, QStringLiteral("close"), QKeySequence(Qt::CTRL | Qt::Key_Q)},
+    m_registry->action(QStringLiteral("help.sheet"))
+        ->setShortcuts({QKeySequence(QStringLiteral("?")), QKeySequence(Qt::Key_F1)});
+    m_registry->add({QStringLiteral("app.quit"), tr("Quit"), tr("Closes the window; runs go on"), view,
+                     QStringLiteral("close"), QKeySequence(Qt::CTRL | Qt::Key_Q)},
                     [this] { close(); });
 }
 
@@ -56,7 +64,8 @@ void MainWindow::addLookActions()
 {
     const QString look = tr("Look");
     const std::tuple<const char *, QString, QString, const char *, ThemeMode> themes[] = {
-        {"look.system", tr("Use the system's theme"), tr("Light or dark, as the desktop says"), "settings", ThemeMode::System},
+        {"look.system", tr("Use the system's theme"), tr("Light or dark, as the desktop says"), "settings",
+         ThemeMode::System},
         {"look.light", tr("Use the light theme"), tr("Light background everywhere"), "sun", ThemeMode::Light},
         {"look.dark", tr("Use the dark theme"), tr("Dark background everywhere"), "sun", ThemeMode::Dark},
     };
@@ -64,10 +73,12 @@ void MainWindow::addLookActions()
         m_registry->add({QLatin1String(id), text, tip, look, QLatin1String(iconName), {}},
                         [this, chosen = mode] { m_settings->setThemeMode(chosen); });
     }
-    m_registry->add({QStringLiteral("look.larger"), tr("Larger text"), tr("Text grows by a tenth, up to 200 %"), look, QStringLiteral("settings"),
+    m_registry->add({QStringLiteral("look.larger"), tr("Larger text"),
+                     tr("Text grows by a tenth, up to 200 %"), look, QStringLiteral("settings"),
                      QKeySequence(QKeySequence::ZoomIn)},
                     [this] { m_settings->setTextPercent(m_settings->textPercent() + 10); });
-    m_registry->add({QStringLiteral("look.smaller"), tr("Smaller text"), tr("Text shrinks by a tenth, down to 100 %"), look, QStringLiteral("settings"),
+    m_registry->add({QStringLiteral("look.smaller"), tr("Smaller text"),
+                     tr("Text shrinks by a tenth, down to 100 %"), look, QStringLiteral("settings"),
                      QKeySequence(QKeySequence::ZoomOut)},
                     [this] { m_settings->setTextPercent(m_settings->textPercent() - 10); });
 }
@@ -81,7 +92,8 @@ void MainWindow::openPalette()
         // Actions of another page first go there.
         const QString page = entry.spec.scope == Scope::Page ? entry.spec.page : QString();
         QAction *action = entry.action;
-        items.push_back({action->text(), entry.spec.category, entry.spec.shortcut.toString(QKeySequence::NativeText), entry.spec.icon,
+        items.push_back({action->text(), entry.spec.category,
+                         entry.spec.shortcut.toString(QKeySequence::NativeText), entry.spec.icon,
                          [this, page, action] {
                              if (!page.isEmpty() && page != m_page)
                                  showPage(page);
@@ -110,12 +122,17 @@ void MainWindow::openQuickOpen()
         std::vector<const store::RunInfo *> runs;
         for (const store::RunInfo &run : *m_hub->runs())
             runs.push_back(&run);
-        std::sort(runs.begin(), runs.end(), [](const auto *a, const auto *b) { return a->startedNs > b->startedNs; });
+        std::sort(runs.begin(), runs.end(),
+                  [](const auto *a, const auto *b) { return a->startedNs > b->startedNs; });
         for (const store::RunInfo *run : runs) {
             const StateLook look = lookOf(run->state);
             const QString id = QString::fromStdString(run->id);
-            items.push_back({QString::fromStdString(run->name), {}, look.word + QStringLiteral("  ") + formatWhen(run->startedNs), look.icon,
-                             [this, id] { openRun(id); }, true});
+            items.push_back({QString::fromStdString(run->name),
+                             {},
+                             look.word + QStringLiteral("  ") + formatWhen(run->startedNs),
+                             look.icon,
+                             [this, id] { openRun(id); },
+                             true});
         }
     }
     m_pick->open(tr("Open a run"), std::move(items), tr("No run has such a name."));
@@ -125,7 +142,9 @@ void MainWindow::runSample()
 {
     const QString job = m_actions->sampleJob();
     if (job.isEmpty()) {
-        m_notices->post(Severity::Error, tr("The sample job was not found beside the program. Prepare it with packaging/run."));
+        m_notices->post(
+            Severity::Error,
+            tr("The sample job was not found beside the program. Prepare it with packaging/run."));
         return;
     }
     m_strip->setJob(tr("Starting the sample"));

@@ -10,14 +10,17 @@ using namespace rankyard;
 
 TEST(Error, SaysWhatWhereFoundExpectedAndHint)
 {
-    const Error error = Error::make(Code::BadJob, "does not divide", "batch.micro").withFound("3").withExpected("4")
+    const Error error = Error::make(Code::BadJob, "does not divide", "batch.micro")
+                            .withFound("3")
+                            .withExpected("4")
                             .withHint("Set batch.micro to 4");
     EXPECT_EQ(error.text(), "batch.micro: does not divide (found 3, expected 4). Set batch.micro to 4");
 }
 
 TEST(Error, RoundTripsThroughJson)
 {
-    const Error error = Error::make(Code::DoesNotFit, "too large", "rank 1").withFound("5 GiB")
+    const Error error = Error::make(Code::DoesNotFit, "too large", "rank 1")
+                            .withFound("5 GiB")
                             .causedBy(Error::fromErrno(ENOSPC, "cannot write", "/x"));
     const Error back = Json(error).get<Error>();
     EXPECT_EQ(back.text(), error.text());
@@ -38,7 +41,8 @@ TEST(Error, ExitStatusesAreTheContract)
 
 TEST(File, WritesAtomicallyAndReadsBack)
 {
-    const auto dir = std::filesystem::temp_directory_path() / ("rankyard öffne " + std::to_string(::getpid()));
+    const auto dir =
+        std::filesystem::temp_directory_path() / ("rankyard öffne " + std::to_string(::getpid()));
     ASSERT_TRUE(makePrivateDir(dir / "a"));
     const auto path = dir / "a" / "x";
     ASSERT_TRUE(writeFileAtomically(path, std::string("one\0two", 7)));

@@ -28,8 +28,9 @@ TEST(Units, CountsAndDurations)
 
 TEST(Units, TypesHaveNames)
 {
-    for (const DType type : {DType::F64, DType::F32, DType::BF16, DType::F16, DType::I64, DType::I32, DType::U16, DType::U8}) {
-        DType back {};
+    for (const DType type :
+         {DType::F64, DType::F32, DType::BF16, DType::F16, DType::I64, DType::I32, DType::U16, DType::U8}) {
+        DType back{};
         ASSERT_TRUE(dtypeFromName(nameOf(type), back));
         EXPECT_EQ(back, type);
     }

@@ -211,7 +211,7 @@ TEST_F(Clients, ARunUnderAnAgentOfAnotherBuildIsFollowedByItsFiles)
     ASSERT_TRUE(agent::writeExitFile(*folder, exit));
     lock->reset();
     EXPECT_EQ(m_collector.waitForEnd(run).state, RunState::Finished);
-    EXPECT_EQ(m_collector.steps(run, 0), (std::vector<std::int64_t> {1, 2, 3}));
+    EXPECT_EQ(m_collector.steps(run, 0), (std::vector<std::int64_t>{1, 2, 3}));
 }
 
 TEST_F(Clients, BadRequestsAreAnsweredNotFatal)
