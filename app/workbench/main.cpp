@@ -111,6 +111,15 @@ int main(int argc, char **argv)
         return 0;
     }
     window.show();
+    // Runs that went on without us: catching up with one connects, which follows all of them.
+    const auto connection = std::make_shared<QMetaObject::Connection>();
+    *connection = QObject::connect(&hub, &ui::DataHub::runsChanged, &window, [&hub, &actions, connection] {
+        QObject::disconnect(*connection);
+        for (const store::RunInfo &run : *hub.runs()) {
+            if (telemetry::isLive(run.state))
+                return actions.perform(ui::RunActions::Verb::Follow, QString::fromStdString(run.id));
+        }
+    });
     if (!line.job.isEmpty()) {
         window.showPage(QStringLiteral("monitor"));
         actions.startJob(line.job);

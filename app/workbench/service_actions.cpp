@@ -83,6 +83,7 @@ private:
         callbacks.changed = [actions](const std::string &) { emit actions->storeChanged(); };
         callbacks.status = [actions](const session::RunStatus &) { emit actions->storeChanged(); };
         callbacks.lost = [actions](const Error &error) { emit actions->failed(tr("Connection"), error); };
+        callbacks.trouble = [actions](const Error &error) { emit actions->failed(tr("Store"), error); };
         auto opened = session::RunService::open(m_file, std::move(callbacks));
         if (!opened) {
             fail(what, opened.error());
@@ -148,6 +149,7 @@ private:
             return fail(tr("Resume"), job.error());
         session::StartRequest request;
         request.job = *job;
+        request.jobDir = info->runDir;
         request.runId = id;
         request.resume = id;
         launch(request, tr("Resume"));

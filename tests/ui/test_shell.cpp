@@ -44,6 +44,7 @@ struct Fixture {
         window->resize(1280, 800);
         window->show();
         window->activateWindow();
+        (void)QTest::qWaitForWindowActive(window.get());
     }
 };
 

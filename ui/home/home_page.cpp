@@ -46,16 +46,20 @@ HomePage::HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent)
     auto *left = new QVBoxLayout;
     left->setSpacing(12);
     left->addWidget(sampleCard());
-    left->addWidget(m_live);
-    left->addWidget(m_recent, 1);
+    left->addWidget(m_live, 1);
+    left->addWidget(m_recent);
+    left->addStretch(0);
+    m_left = left;
     auto *right = new QVBoxLayout;
     right->setSpacing(12);
     right->addWidget(new MachinePanel(content));
-    right->addWidget(keysPanel(), 1);
+    right->addWidget(keysPanel());
+    right->addStretch(1);
+    m_grid = grid;
+    m_right = right;
     grid->addLayout(left, 0, 0);
-    grid->addLayout(right, 0, 1);
-    grid->setColumnStretch(0, 7);
-    grid->setColumnStretch(1, 3);
+    connect(&Theme::instance(), &Theme::changed, this, &HomePage::layOut);
+    layOut();
     for (Panel *panel : {m_live, m_recent})
         panel->headLayout()->addStretch(1);
     connect(m_hub, &DataHub::runsChanged, this, &HomePage::refresh);
@@ -163,7 +167,8 @@ void HomePage::fill(Panel *panel, const std::vector<store::RunInfo> &runs, const
         hint->setWordWrap(true);
         hint->setAlignment(Qt::AlignTop | Qt::AlignLeft);
         panel->body()->addWidget(hint);
-        panel->body()->addStretch(1);
+        if (panel != m_live) // its rows grow themselves
+            panel->body()->addStretch(1);
     }
     hint->setText(nothing);
     hint->setVisible(runs.empty());
@@ -185,12 +190,25 @@ void HomePage::refresh()
     if (recent.size() > recentRuns)
         recent.resize(recentRuns);
     m_live->setVisible(!live.empty());
+    // What runs takes the room that is left; else the list does.
+    m_left->setStretchFactor(m_recent, live.empty() ? 1 : 0);
     fill(m_live, live, {});
     fill(m_recent, recent,
          m_hub->runs() ? tr("Runs that have ended are listed here. There are none yet.")
                        : tr("Reading the runs."));
     if (isReady())
         emit ready();
+}
+
+void HomePage::layOut()
+{
+    // Large text has no room for two columns.
+    const bool beside = Theme::instance().textPercent() <= 140;
+    m_grid->removeItem(m_right);
+    m_right->setParent(nullptr); // or the grid refuses it
+    m_grid->addLayout(m_right, beside ? 0 : 1, beside ? 1 : 0);
+    m_grid->setColumnStretch(0, 7);
+    m_grid->setColumnStretch(1, beside ? 3 : 0);
 }
 
 bool HomePage::isReady() const { return m_hub->runs() && m_waiting == 0; }

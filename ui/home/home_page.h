@@ -6,6 +6,7 @@
 #include <QHash>
 #include <QWidget>
 
+class QGridLayout;
 class QLabel;
 class QVBoxLayout;
 
@@ -31,10 +32,14 @@ private:
     QWidget *sampleCard();
     QWidget *keysPanel();
     void refresh();
+    void layOut();
     void fill(Panel *panel, const std::vector<store::RunInfo> &runs, const QString &nothing);
 
     DataHub *m_hub;
     ActionRegistry *m_registry;
+    QGridLayout *m_grid = nullptr;
+    QVBoxLayout *m_left = nullptr;
+    QVBoxLayout *m_right = nullptr;
     Panel *m_live;
     Panel *m_recent;
     QHash<QString, std::vector<double>> m_previews;

@@ -113,7 +113,7 @@ protected:
         top += 20;
         const double used = static_cast<double>(state.memoryTotal - state.memoryAvailable);
         const double total = static_cast<double>(state.memoryTotal);
-        row(tr("Memory in use"),
+        row(tr("Memory"),
             tr("%1 of %2").arg(formatValue(used, Unit::Bytes), formatValue(total, Unit::Bytes)));
         const double part = total > 0 ? used / total : 0;
         bar(QRectF(12, top + 3, width() - 24, 5), part,

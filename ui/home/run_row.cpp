@@ -44,6 +44,7 @@ void RunRow::setPreview(std::vector<double> losses)
 void RunRow::setTall(bool tall)
 {
     m_tall = tall;
+    setSizePolicy(QSizePolicy::Expanding, tall ? QSizePolicy::MinimumExpanding : QSizePolicy::Fixed);
     updateGeometry();
 }
 

@@ -95,7 +95,7 @@ void Chart::Private::buildPlot()
         return linearTicks(lo, hi, group->xUnit(), most);
     });
     const auto vertical = [this](const AxisSpec &spec, double lo, double hi) {
-        const int most = std::clamp(plot->axisRect()->height() / Theme::instance().scaled(30), 2, 6);
+        const int most = verticalTicks();
         switch (spec.scale) {
         case AxisSpec::Scale::Log10:
             return decadeTicks(lo, hi, most);
@@ -184,7 +184,9 @@ void Chart::Private::styleSeries(Series &each)
         return;
     const QColor color = Theme::instance().color(each.spec.ink);
     const bool under = smoothing(each);
-    QPen pen(under ? faded(color, rawAlpha) : color, under ? 1 : lineWidth());
+    // Steps are few and level: drawn a little wider they cost nothing and do not fade between two pixels.
+    const bool level = each.spec.draw == SeriesSpec::Draw::Step;
+    QPen pen(under ? faded(color, rawAlpha) : color, under ? 1 : level ? 1.4 : lineWidth());
     if (each.spec.dashed)
         pen.setDashPattern({5, 3});
     each.raw->setPen(pen);
@@ -399,6 +401,13 @@ void Chart::drawNow()
     emit drawnAgain();
 }
 
+int Chart::Private::verticalTicks() const
+{
+    // Of the widget, not of QCustomPlot's last layout, which is one drawing behind.
+    const Theme &theme = Theme::instance();
+    return std::clamp((plot->height() - theme.scaled(30)) / theme.scaled(30), 3, 6);
+}
+
 ColumnMap Chart::Private::columns() const
 {
     return {group->lo(), group->hi(), group->logX(), std::max(16, plot->axisRect()->width())};
@@ -520,7 +529,7 @@ NiceRange Chart::Private::autoRange(bool onRight, bool &any)
         take(*reference);
     if (!any)
         return {0, 1};
-    const int most = std::clamp(plot->axisRect()->height() / Theme::instance().scaled(30), 2, 6);
+    const int most = verticalTicks();
     switch (spec.scale) {
     case AxisSpec::Scale::Log10:
         return niceLogRange(lo, hi, 10);

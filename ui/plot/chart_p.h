@@ -52,6 +52,7 @@ struct Chart::Private {
     void paintMarks(QCPPainter *painter);
     void paintOverlay(QCPPainter *painter);
     ColumnMap columns() const;
+    int verticalTicks() const;
     bool smoothing(const Series &each) const { return each.spec.smooth && each.model.smoothing() > 0; }
 
     // Input.

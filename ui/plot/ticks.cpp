@@ -62,7 +62,9 @@ QString number(double value, double step, Unit unit = Unit::Number)
 {
     if (std::fabs(value) < step * 1e-9)
         value = 0;
-    if (unit == Unit::Scientific && value != 0 && std::fabs(value) < 0.01) {
+    if (value == 0)
+        return QStringLiteral("0");
+    if (unit == Unit::Scientific && std::fabs(value) < 0.01) {
         // "2.5e-4": a mantissa without zeros behind it.
         const int power = static_cast<int>(std::floor(std::log10(std::fabs(value)) + 1e-9));
         return QString::number(value / std::pow(10, power), 'g', 3) + QStringLiteral("e")

@@ -102,6 +102,13 @@ SettingsPage::SettingsPage(Settings *settings, ActionRegistry *registry, const Q
     row->addLayout(left, 1);
     row->addLayout(right, 1);
     outermost->addLayout(row);
+    // Large text has no room for two columns.
+    const auto turn = [row] {
+        row->setDirection(Theme::instance().textPercent() <= 140 ? QBoxLayout::LeftToRight
+                                                                 : QBoxLayout::TopToBottom);
+    };
+    connect(&Theme::instance(), &Theme::changed, this, turn);
+    turn();
     auto *keys = new Panel(tr("Keyboard shortcuts"));
     keys->headLayout()->addStretch(1);
     m_keys = new ShortcutTable(registry);
