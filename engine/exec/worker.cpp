@@ -64,8 +64,52 @@ Worker::~Worker() = default;
 void Worker::drain(const std::function<void(telemetry::Payload &&)> &payload,
                    const std::function<void(Json &&)> &report)
 {
-    if (Reporter *reporter = m_published.load(std::memory_order_acquire))
-        reporter->drain(payload, report);
+    Reporter *reporter = m_published.load(std::memory_order_acquire);
+    if (!reporter)
+        return;
+    reporter->drain(
+        [&](telemetry::Payload &&told) {
+            auto line = lineFor(told);
+            payload(std::move(told));
+            if (line)
+                payload(telemetry::Payload(std::move(*line)));
+        },
+        report);
+}
+
+/// What people read beside the figures. Made here, on the reporting thread: a step itself allocates nothing.
+std::optional<telemetry::LogRecord> Worker::lineFor(const telemetry::Payload &told) const
+{
+    const auto say = [](std::int64_t time, Level level, std::int64_t step, std::string text) {
+        return telemetry::LogRecord{time, level, step, std::move(text)};
+    };
+    if (const auto *step = std::get_if<telemetry::StepRecord>(&told)) {
+        if (!std::isfinite(step->loss))
+            return say(step->wallNs, Level::Warning, step->step, "loss is " + formatNumber(step->loss, 5));
+        if (step->overflow)
+            return say(step->wallNs, Level::Warning, step->step,
+                       "overflow at loss scale " + formatNumber(step->lossScale, 6) + ", no update");
+        if (m_bootstrap.rank == 0 && step->step % std::max<std::int64_t>(1, m_logEvery) == 0)
+            return say(step->wallNs, Level::Info, step->step,
+                       "loss " + formatNumber(step->loss, 5) + "  " + formatCount(step->tokensPerS)
+                           + " tokens/s");
+    } else if (const auto *eval = std::get_if<telemetry::EvalRecord>(&told)) {
+        return say(eval->wallNs, Level::Info, eval->step,
+                   "validation loss " + formatNumber(eval->loss, 5) + " over "
+                       + formatCount(static_cast<double>(eval->tokens)) + " tokens");
+    } else if (const auto *hello = std::get_if<telemetry::HelloRecord>(&told)) {
+        return say(wallNs(), Level::Info, hello->detail.value("first_step", std::int64_t{1}) - 1,
+                   hello->detail.value("device", std::string()) + ", process "
+                       + std::to_string(hello->detail.value("pid", 0)));
+    } else if (const auto *event = std::get_if<telemetry::EventRecord>(&told)) {
+        if (event->kind == "checkpoint" && event->detail.contains("error"))
+            return say(event->wallNs, Level::Error, event->step,
+                       "checkpoint failed: " + event->detail["error"].get<Error>().text());
+        if (event->kind == "checkpoint")
+            return say(event->wallNs, Level::Info, event->step,
+                       "checkpoint saved in " + formatDuration(event->detail.value("ms", 0.0) / 1e3));
+    }
+    return {};
 }
 
 Result<WorkerEnd> Worker::run()
@@ -108,6 +152,7 @@ Status Worker::makePlanAndCheck()
     if (plan.grid.world() != m_bootstrap.world)
         return differs("world", std::to_string(plan.grid.world()), std::to_string(m_bootstrap.world));
     m_plan = std::make_unique<plan::Plan>(std::move(plan));
+    m_logEvery = m_plan->job.run.logEvery;
     std::size_t mostOps = 0;
     for (const plan::StepProgram &program : m_plan->programs)
         mostOps = std::max(mostOps, program.ops.size());

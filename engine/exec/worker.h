@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,9 @@ private:
     DeviceFactory m_makeDevice;
     Control m_control;
     Progress m_progress;
+    std::optional<telemetry::LogRecord> lineFor(const telemetry::Payload &told) const;
+
+    std::int64_t m_logEvery = 1;
     std::atomic<Reporter *> m_published{nullptr}; ///< for drain(), once it is there
     std::unique_ptr<Reporter> m_reporter;
 
