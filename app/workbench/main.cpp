@@ -41,6 +41,47 @@ QStringList wordsOf(int argc, char **argv)
     return words;
 }
 
+/// Theme and text size: the remembered ones, unless the command line says otherwise; later changes come at once.
+void dress(const app::CommandLine &line, ui::Settings &settings)
+{
+    if (!line.theme.isEmpty())
+        settings.setThemeMode(line.theme == QLatin1String("dark") ? ui::ThemeMode::Dark
+                                                                  : ui::ThemeMode::Light);
+    if (line.text)
+        settings.setTextPercent(*line.text);
+    ui::Theme &theme = ui::Theme::instance();
+    theme.setMode(settings.themeMode());
+    theme.setTextPercent(settings.textPercent());
+    theme.apply();
+    QObject::connect(&settings, &ui::Settings::changed, &theme, [&settings, &theme] {
+        if (settings.themeMode() != theme.mode())
+            theme.setMode(settings.themeMode());
+        if (settings.textPercent() != theme.textPercent())
+            theme.setTextPercent(settings.textPercent());
+    });
+}
+
+/// Shows the window and does what the command line asked for.
+void begin(const app::CommandLine &line, ui::DataHub &hub, ui::RunActions &actions, ui::MainWindow &window)
+{
+    window.show();
+    // Runs that went on without us: catching up with one connects, which follows all of them.
+    const auto connection = std::make_shared<QMetaObject::Connection>();
+    *connection = QObject::connect(&hub, &ui::DataHub::runsChanged, &window, [&hub, &actions, connection] {
+        QObject::disconnect(*connection);
+        for (const store::RunInfo &run : *hub.runs()) {
+            if (telemetry::isLive(run.state))
+                return actions.perform(ui::RunActions::Verb::Follow, QString::fromStdString(run.id));
+        }
+    });
+    if (!line.job.isEmpty()) {
+        window.showPage(QStringLiteral("monitor"));
+        actions.startJob(line.job);
+    } else if (!line.open.isEmpty()) {
+        window.openRun(line.open);
+    }
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -79,24 +120,9 @@ int main(int argc, char **argv)
     std::setlocale(LC_NUMERIC, "C");
 
     // A snapshot shows how the program looks, not how somebody has arranged it.
-    const std::string remembered =
-        line.isSnapshot() ? std::string() : (configDir() / "workbench.ini").string();
-    ui::Settings settings(QString::fromStdString(remembered));
-    if (!line.theme.isEmpty())
-        settings.setThemeMode(line.theme == QLatin1String("dark") ? ui::ThemeMode::Dark
-                                                                  : ui::ThemeMode::Light);
-    if (line.text)
-        settings.setTextPercent(*line.text);
-    ui::Theme &theme = ui::Theme::instance();
-    theme.setMode(settings.themeMode());
-    theme.setTextPercent(settings.textPercent());
-    theme.apply();
-    QObject::connect(&settings, &ui::Settings::changed, &theme, [&] {
-        if (settings.themeMode() != theme.mode())
-            theme.setMode(settings.themeMode());
-        if (settings.textPercent() != theme.textPercent())
-            theme.setTextPercent(settings.textPercent());
-    });
+    ui::Settings settings(
+        line.isSnapshot() ? QString() : QString::fromStdString((configDir() / "workbench.ini").string()));
+    dress(line, settings);
 
     const std::filesystem::path storeFile = line.store.isEmpty()
         ? store::RunStore::defaultFile()
@@ -110,21 +136,6 @@ int main(int argc, char **argv)
             return complain(drawn.error());
         return 0;
     }
-    window.show();
-    // Runs that went on without us: catching up with one connects, which follows all of them.
-    const auto connection = std::make_shared<QMetaObject::Connection>();
-    *connection = QObject::connect(&hub, &ui::DataHub::runsChanged, &window, [&hub, &actions, connection] {
-        QObject::disconnect(*connection);
-        for (const store::RunInfo &run : *hub.runs()) {
-            if (telemetry::isLive(run.state))
-                return actions.perform(ui::RunActions::Verb::Follow, QString::fromStdString(run.id));
-        }
-    });
-    if (!line.job.isEmpty()) {
-        window.showPage(QStringLiteral("monitor"));
-        actions.startJob(line.job);
-    } else if (!line.open.isEmpty()) {
-        window.openRun(line.open);
-    }
+    begin(line, hub, actions, window);
     return QApplication::exec();
 }

@@ -11,6 +11,9 @@
 
 namespace rankyard::ui {
 
+QFont tickFont(); ///< 11 px at 100 %
+QColor faded(QColor color, double alpha);
+
 struct Chart::Private {
     struct Series {
         SeriesSpec spec;
