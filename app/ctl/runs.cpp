@@ -4,6 +4,7 @@
 #include "engine/base/units.h"
 #include "remote/session/session.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -17,9 +18,32 @@ Result<std::unique_ptr<store::RunStore>> openStore()
     return store::RunStore::open(store::RunStore::defaultFile());
 }
 
+/// What the store takes for live may have ended while nobody looked: the agent knows.
+void refresh(store::RunStore &store)
+{
+    const auto runs = store.runs();
+    const auto seemsLive = [](const store::RunInfo &run) {
+        return !telemetry::isTerminal(run.state) && run.state != telemetry::RunState::Draft;
+    };
+    if (!runs || std::none_of(runs->begin(), runs->end(), seemsLive))
+        return;
+    const auto service = session::RunService::open(store::RunStore::defaultFile(), {}); // follows them
+    if (!service)
+        return;
+    for (const store::RunInfo &run : *runs) {
+        const auto now = seemsLive(run) ? (*service)->session().describe(run.id)
+                                        : Result<std::pair<session::RunStatus, Json>>(Error{});
+        if (!now || !telemetry::isTerminal(now->first.state))
+            continue;
+        const std::int64_t deadline = monotonicNs() + 5'000'000'000;
+        (void)(*service)->waitUntilEnded(run.id, [deadline] { return monotonicNs() > deadline; });
+    }
+}
+
 Result<Exit> list(Output &output)
 {
     RY_ASSIGN(const auto store, openStore());
+    refresh(*store);
     RY_ASSIGN(const auto runs, store->runs());
     if (output.json) {
         OrderedJson rows = OrderedJson::array();

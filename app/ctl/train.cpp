@@ -4,6 +4,7 @@
 #include "engine/base/units.h"
 #include "remote/session/session.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <csignal>
@@ -76,7 +77,9 @@ public:
         std::string text = "step " + std::to_string(info->step) + "/" + std::to_string(info->steps);
         text +=
             "  loss " + formatNumber(info->lastLoss, 5) + "  " + formatCount(info->tokensPerS) + " tokens/s";
-        if (const auto rows = m_store.steps(m_run, -1, info->step, info->step); rows && !rows->empty()) {
+        // The step before has come from every rank.
+        const std::int64_t whole = std::max<std::int64_t>(1, info->step - 1);
+        if (const auto rows = m_store.steps(m_run, -1, whole, whole); rows && !rows->empty()) {
             std::int64_t bytes = 0;
             for (const store::StepRow &row : *rows)
                 bytes += std::accumulate(row.record.memory.begin(), row.record.memory.end(), std::int64_t{0});
@@ -205,7 +208,6 @@ Result<Exit> train(const TrainOptions &options, Output &output)
         if (options.job.empty()) {
             // The run goes on under its own name, from its own job.
             request.runId = info.id;
-            request.jobDir = info.runDir;
             RY_ASSIGN(auto document, parseJson(info.job, info.id + "/job.json"));
             RY_ASSIGN(request.job, spec::readJob(document, info.id + "/job.json", overrides));
         }

@@ -3,6 +3,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/units.h"
+#include "remote/agent/cgroup.h"
 
 #include <algorithm>
 #include <charconv>
@@ -44,54 +45,14 @@ std::int64_t numberAfter(const fs::path &file, std::string_view key)
     return -1;
 }
 
-/// The folder of this process's memory cgroup: v1's hierarchy, else v2's. In a container the path that /proc names may
-/// not be visible; then the mount's root is ours.
-fs::path memoryCgroup(bool &v1)
-{
-    const auto text = readFile("/proc/self/cgroup");
-    std::string own1;
-    std::string own2;
-    if (text) {
-        for (std::size_t at = 0; at < text->size();) {
-            const std::size_t end = std::min(text->find('\n', at), text->size());
-            const std::string line = text->substr(at, end - at);
-            const std::size_t first = line.find(':');
-            const std::size_t second = line.find(':', first + 1);
-            if (first != std::string::npos && second != std::string::npos) {
-                const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-                if (controllers.find(",memory,") != std::string::npos)
-                    own1 = line.substr(second + 1);
-                else if (controllers == ",,")
-                    own2 = line.substr(second + 1);
-            }
-            at = end + 1;
-        }
-    }
-    std::error_code error;
-    for (const fs::path &folder :
-         {fs::path("/sys/fs/cgroup/memory" + own1), fs::path("/sys/fs/cgroup/memory")}) {
-        if (!own1.empty() && fs::exists(folder / "memory.oom_control", error)) {
-            v1 = true;
-            return folder;
-        }
-    }
-    v1 = false;
-    for (const fs::path &folder : {fs::path("/sys/fs/cgroup" + own2), fs::path("/sys/fs/cgroup")}) {
-        if (fs::exists(folder / "memory.events", error))
-            return folder;
-    }
-    return {};
-}
-
 } // namespace
 
 OomWatch::OomWatch()
 {
-    bool v1 = false;
-    const fs::path folder = memoryCgroup(v1);
-    if (!folder.empty()) {
-        m_file = folder / (v1 ? "memory.oom_control" : "memory.events");
-        m_limit = folder / (v1 ? "memory.limit_in_bytes" : "memory.max");
+    const MemoryCgroup group = memoryCgroup();
+    if (!group.folder.empty()) {
+        m_file = group.folder / (group.v1 ? "memory.oom_control" : "memory.events");
+        m_limit = group.folder / (group.v1 ? "memory.limit_in_bytes" : "memory.max");
     }
     m_before = read();
 }
@@ -117,7 +78,8 @@ std::string OomWatch::evidence() const
             text += " of " + formatBytes(static_cast<double>(bytes));
         return text + ", oom_kill +" + std::to_string(now.cgroup - m_before.cgroup);
     }
-    if (m_before.host >= 0 && now.host > m_before.host)
+    // Another group's kill counts for the host as well: believed only where there is no count of our own.
+    if (m_before.cgroup < 0 && m_before.host >= 0 && now.host > m_before.host)
         return "the host's memory, oom_kill +" + std::to_string(now.host - m_before.host);
     return {};
 }

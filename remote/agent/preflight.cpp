@@ -5,6 +5,7 @@
 #include "engine/checkpoint/store.h"
 #include "engine/data/corpus.h"
 #include "engine/store/run_store.h"
+#include "remote/agent/cgroup.h"
 #include "remote/agent/run_files.h"
 
 #include <algorithm>
@@ -72,21 +73,17 @@ std::int64_t freeMemory()
     std::int64_t least = numberIn("/proc/meminfo", "MemAvailable:");
     if (least >= 0)
         least *= 1024;
-    // In a container the cgroup's own files stand at the mount's root.
-    const struct {
-        const char *limit;
-        const char *used;
-    } groups[] = {
-        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}};
-    for (const auto &group : groups) {
-        const std::int64_t limit = numberIn(group.limit);
-        const std::int64_t used = numberIn(group.used);
+    // Each group on the way up has its own limit. In a container the files of the own group may stand at the mount's root.
+    const MemoryCgroup group = memoryCgroup();
+    for (fs::path folder = group.folder; folder.native().size() > std::string_view("/sys/fs/cgroup").size();
+         folder = folder.parent_path()) {
+        const std::int64_t limit = numberIn(folder / (group.v1 ? "memory.limit_in_bytes" : "memory.max"));
+        const std::int64_t used = numberIn(folder / (group.v1 ? "memory.usage_in_bytes" : "memory.current"));
         if (limit < 0 || used < 0 || limit > std::int64_t{1} << 60)
             continue;
         // Cached files count as used but give way.
-        const std::int64_t cached = std::max<std::int64_t>(
-            0, numberIn(fs::path(group.used).parent_path() / "memory.stat", "inactive_file"));
+        const std::int64_t cached =
+            std::max<std::int64_t>(0, numberIn(folder / "memory.stat", "inactive_file"));
         const std::int64_t left = std::max<std::int64_t>(0, limit - used + cached);
         least = least < 0 ? left : std::min(least, left);
     }
@@ -150,6 +147,11 @@ Result<Prepared> prepareRun(StartOrder order)
 {
     if (!store::isRunId(order.id))
         return Error::make(Code::Usage, "this is no run id", "run").withFound(order.id);
+    if (order.jobDir.empty() && store::isRunId(order.resume)) {
+        // Continued without its job's file: paths mean what they meant then.
+        if (const auto before = readRunFile(runLink(order.resume)))
+            order.jobDir = before->jobDir;
+    }
     RY_ASSIGN(spec::JobSpec job, spec::readJob(order.job, "job"));
     if (job.cluster != "local")
         return Error::make(Code::BadJob, "this agent runs jobs on its own host only", "cluster")

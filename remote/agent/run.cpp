@@ -65,8 +65,20 @@ Result<std::unique_ptr<Run>> Run::start(EventLoop &loop, Prepared prepared, fs::
 {
     std::unique_ptr<Run> run(
         new Run(loop, std::move(prepared), std::move(folder), std::move(lock), limits, std::move(callbacks)));
-    RY_TRY(run->writeDocuments());
-    RY_TRY(run->openSpools());
+    auto ready = run->writeDocuments();
+    if (ready)
+        ready = run->openSpools();
+    if (!ready) {
+        ExitFile exit;
+        exit.id = run->m_file.id;
+        exit.epoch = run->m_file.epoch;
+        exit.state = RunState::Failed;
+        exit.loss = run->m_loss;
+        exit.endedNs = wallNs();
+        exit.error = ready.error();
+        (void)writeExitFile(run->m_folder, exit);
+        return ready.error();
+    }
     run->moveTo(RunState::Preflight, "start", "client");
     run->moveTo(RunState::Starting, "the job can run here", "agent");
     const auto status = run->startWorkers(workerProgram);

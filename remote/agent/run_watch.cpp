@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <unistd.h>
 
@@ -148,8 +149,9 @@ void Run::tick()
 void Run::checkBeats(std::int64_t now)
 {
     const Rank *hung = nullptr;
-    const std::int64_t limit =
-        std::max<std::int64_t>(m_limits.hang.count() * 1'000'000, static_cast<std::int64_t>(m_stepMs * 5e6));
+    const double steps = std::isfinite(m_stepMs) ? 5 * m_stepMs : 0;
+    const auto limit =
+        static_cast<std::int64_t>(std::max(static_cast<double>(m_limits.hang.count()), steps) * 1e6);
     for (const Rank &rank : m_ranks) {
         if (!rank.beats || rank.ended || rank.paused)
             continue;

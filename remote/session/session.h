@@ -20,7 +20,7 @@ namespace rankyard::session {
 
 struct StartRequest {
     spec::JobSpec job;
-    std::string jobDir; ///< relative paths of the job are relative to this
+    std::string jobDir; ///< where relative paths of the job start; empty with `resume`: as that run had it
     std::string runId;  ///< empty: a new one. Starting an id that exists is no second start
     std::string runDir; ///< empty: the node's default
     std::string resume; ///< id of a run whose newest checkpoint to start from; the same id continues that run
@@ -51,7 +51,8 @@ struct AgentInfo {
     int pid = 0;
 };
 
-/// A connection. Thread-safe; callbacks come on its own thread, in order, never after the destructor returned.
+/// A connection. Thread-safe; callbacks come on its own thread, in order, never after the destructor returned. A callback must not
+/// ask the session anything: the reply comes on the thread that it would block.
 class Session
 {
 public:

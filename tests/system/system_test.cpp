@@ -54,7 +54,8 @@ void SystemTest::endAgents()
     std::error_code error;
     for (const auto &entry : fs::directory_iterator(m_dir / "state" / "rankyard" / "agent", error)) {
         const auto log = readFile(entry.path());
-        const std::size_t at = log ? log->rfind("pid ") : std::string::npos;
+        const std::size_t serving = log ? log->rfind("serving, build") : std::string::npos;
+        const std::size_t at = serving == std::string::npos ? serving : log->find("pid ", serving);
         const int pid = at == std::string::npos ? 0 : std::atoi(log->c_str() + at + 4);
         if (pid <= 0 || isGone(pid))
             continue;

@@ -43,12 +43,12 @@ protected:
     /// Losses by step of a document of `train` or `runs metrics`.
     static std::map<std::int64_t, double> losses(const Json &document);
 
+    void endAgents();
+
     std::filesystem::path m_dir;
     std::filesystem::path m_bin;
 
 private:
-    void endAgents();
-
     std::map<std::string, std::optional<std::string>> m_environment;
     std::set<std::string> m_sharedBefore;
 };

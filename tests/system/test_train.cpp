@@ -114,18 +114,20 @@ TEST_F(Train, CtrlCStopsCleanlyAtAnyMoment)
 {
     for (const int ms : {0, 50, 150, 400, 900, 1500}) {
         auto train = ctl({"train", job({{"/run/steps", 100000}}), "--json"});
-        if (ms > 0)
+        if (ms > 0) {
             train->wait(std::chrono::milliseconds(ms)); // a moment like any other
-        else
+        } else {
             ASSERT_TRUE(train->waitForError("r-"));
+        }
         train->signal(SIGINT);
         const int status = train->wait();
         // Before it has read its command line a signal has its usual effect: then nothing was started.
         EXPECT_TRUE(status == 6 || status == -SIGINT) << ms << " ms: exit " << status << "\n"
                                                       << train->errors();
         EXPECT_TRUE(workers().empty()) << ms;
-        if (status == 6 && train->json().contains("state"))
+        if (status == 6 && train->json().contains("state")) {
             EXPECT_EQ(train->json()["state"], "stopped");
+        }
     }
     auto train = ctl({"train", job({{"/run/steps", 100000}}), "--json"});
     ASSERT_TRUE(waitForStep(2));
