@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unistd.h>
 
 namespace rankyard::comm {
 
