@@ -4,6 +4,7 @@
 #include "ui/common/icons.h"
 
 #include <QAction>
+#include <QHBoxLayout>
 #include <QLabel>
 #include <QPushButton>
 #include <QVBoxLayout>
@@ -23,14 +24,19 @@ EmptyState::EmptyState(QWidget *parent)
     layout->addStretch(2);
     for (QWidget *widget : {static_cast<QWidget *>(m_picture), static_cast<QWidget *>(m_title)})
         layout->addWidget(widget, 0, Qt::AlignHCenter);
-    layout->addWidget(m_sentence, 0, Qt::AlignHCenter);
+    // Between stretches, not aligned: an aligned label does not get the height that its lines need.
+    auto *line = new QHBoxLayout;
+    line->addStretch(1);
+    line->addWidget(m_sentence, 8);
+    line->addStretch(1);
+    layout->addLayout(line);
     layout->addSpacing(8);
     layout->addWidget(m_button, 0, Qt::AlignHCenter);
     layout->addStretch(3);
     m_sentence->setProperty("tone", "muted");
     m_sentence->setWordWrap(true);
     m_sentence->setAlignment(Qt::AlignHCenter);
-    m_sentence->setMinimumWidth(360);
+    m_sentence->setMaximumWidth(Theme::instance().scaled(440));
     m_button->setProperty("tone", "primary");
     m_button->hide();
     setRole(m_title, FontRole::Head);

@@ -52,6 +52,10 @@ ShortcutTable::ShortcutTable(ActionRegistry *registry, QWidget *parent)
 {
     auto *layout = new QVBoxLayout(this);
     layout->setContentsMargins(0, 0, 0, 0);
+    connect(&Theme::instance(), &Theme::changed, this, [this] {
+        if (m_content)
+            fill();
+    });
 }
 
 void ShortcutTable::fill()
@@ -66,14 +70,16 @@ void ShortcutTable::fill()
     std::size_t lines = 0;
     for (const Section &section : sections)
         lines += section.rows.size() + 2;
-    // Three columns of about equal length; a long section goes on in the next one.
-    const std::size_t perColumn = (lines + 2) / 3;
+    // Columns of about equal length; a long section goes on in the next one.
+    const int most = Theme::instance().textPercent() <= 140 ? 3 : 2;
+    const std::size_t perColumn =
+        (lines + static_cast<std::size_t>(most) - 1) / static_cast<std::size_t>(most);
     std::size_t inColumn = perColumn;
     QVBoxLayout *column = nullptr;
     m_rows = 0;
     int columnCount = 0;
     const auto newColumn = [&] {
-        if (++columnCount > 3)
+        if (++columnCount > most)
             return;
         if (column)
             column->addStretch(1);

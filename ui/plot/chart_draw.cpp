@@ -50,6 +50,12 @@ void Chart::Private::rebuild()
         settleY(true);
     settled = true;
     applyRanges();
+    // Axes without data would only show numbers that mean nothing.
+    const bool any = group->hasData();
+    for (QCPAxis *axis : {x, y})
+        axis->setTickLabels(any);
+    right->setTickLabels(any && rightSpec.has_value());
+    y->grid()->setVisible(any);
 }
 
 void Chart::Private::restack()

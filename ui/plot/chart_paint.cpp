@@ -92,6 +92,11 @@ void Chart::Private::paintMarks(QCPPainter *painter)
     const Theme &theme = Theme::instance();
     const QRect area = plot->axisRect()->rect();
     painter->setClipRect(area.adjusted(-4, -6, 5, 8));
+    if (!group->hasData()) {
+        painter->setFont(theme.font(FontRole::Small));
+        painter->setPen(theme.color(Token::Muted));
+        painter->drawText(QRectF(area), Qt::AlignCenter, Chart::tr("no steps"));
+    }
     int lastPixel = -10;
     for (const ChartMark &mark : marks) {
         if (mark.x < group->lo() || mark.x > group->hi())

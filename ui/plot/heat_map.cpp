@@ -56,8 +56,12 @@ protected:
         font.setPixelSize(theme.scaled(11));
         painter.setFont(font);
         const int ranks = m_map->ranks();
-        if (ranks == 0 || area.width() < 4)
+        if (ranks == 0 || area.width() < 4) {
+            painter.setFont(theme.font(FontRole::Small));
+            painter.setPen(theme.color(Token::Muted));
+            painter.drawText(QRectF(area), Qt::AlignCenter, HeatMap::tr("no steps"));
             return;
+        }
         paintCells(painter, area, ranks);
         painter.setPen(theme.color(Token::Muted));
         const double pitch = static_cast<double>(area.height()) / ranks;
@@ -208,7 +212,6 @@ void HeatMap::summarise()
     }
     if (means.size() < 2) {
         m_note->setValue({});
-        m_note->setVisible(false);
         return;
     }
     const auto worst = std::max_element(means.begin(), means.end());
@@ -219,7 +222,6 @@ void HeatMap::summarise()
     const double median = others[others.size() / 2];
     m_slowest = static_cast<int>(worst - means.begin());
     const double over = median > 0 ? (*worst / median - 1) * 100 : 0;
-    m_note->setVisible(true);
     m_note->setValue(over < 0.5 ? tr("all alike")
                                 : tr("r%1 +%2 %").arg(m_slowest).arg(QString::number(over, 'f', 1)));
 }

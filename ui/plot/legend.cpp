@@ -156,6 +156,11 @@ void Legend::arrange()
 {
     // From the last item on: first values go, then names; a hidden one keeps its mark with the rest in the tooltip.
     std::vector<LegendItem::Show> shows(m_items.size(), LegendItem::Show::Full);
+    // A figure without a value says nothing.
+    for (std::size_t i = 0; i < m_items.size(); ++i) {
+        if (m_items[i]->mark() == LegendItem::Mark::None && m_items[i]->value().isEmpty())
+            shows[i] = LegendItem::Show::Hidden;
+    }
     const auto total = [&] {
         int width = 0;
         for (std::size_t i = 0; i < m_items.size(); ++i)

@@ -22,6 +22,7 @@ public:
     void setValue(const QString &value);
     QString value() const { return m_value; }
     QString name() const { return m_name; }
+    Mark mark() const { return m_mark; }
     void setShow(Show show);
     int widthFor(Show show) const;
     /// The widest value seen so far keeps its place, so that live numbers do not make their neighbours dance.

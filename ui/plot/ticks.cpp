@@ -19,7 +19,9 @@ Scale scaleOf(double size, Unit unit)
     const auto prefixed = [size](double base, std::initializer_list<const char *> names) {
         Scale scale;
         auto name = names.begin();
-        while (size >= base * scale.factor && name + 1 != names.end()) {
+        // 943 KiB would end at "1,000 KiB", which is wider than the margin: already a part of the next unit.
+        const double full = base == 1024 ? 900 : base;
+        while (size >= full * scale.factor && name + 1 != names.end()) {
             scale.factor *= base;
             ++name;
         }
