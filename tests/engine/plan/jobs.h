@@ -7,6 +7,13 @@
 
 namespace rankyard::plan {
 
+/// Long loops are divided by it: under the address sanitizer the same inputs take a dozen times as long.
+#ifdef __SANITIZE_ADDRESS__
+constexpr int sanitizerShare = 5;
+#else
+constexpr int sanitizerShare = 1;
+#endif
+
 /// A job small enough to read its program.
 inline spec::JobSpec smallJob(std::int64_t dp = 2, std::int64_t zero = 1, std::int64_t microbatches = 2)
 {
