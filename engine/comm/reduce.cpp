@@ -133,6 +133,8 @@ bool canReduce(DType type) { return functionFor(type, ReduceOp::Sum) != nullptr;
 void reduce(DType type, ReduceOp op, const void *const *inputs, int inputCount, void *output,
             std::int64_t count)
 {
+    if (count == 0) // an empty slice may have no address
+        return;
     if (inputCount == 1)
         std::memmove(output, inputs[0], static_cast<std::size_t>(count) * bytesOf(type));
     else

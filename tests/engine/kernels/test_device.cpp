@@ -28,6 +28,8 @@ void *counted(std::size_t size)
 // Of this program: they count.
 void *operator new(std::size_t size) { return counted(size); }
 void *operator new[](std::size_t size) { return counted(size); }
+void *operator new(std::size_t size, const std::nothrow_t &) noexcept { return counted(size); }
+void *operator new[](std::size_t size, const std::nothrow_t &) noexcept { return counted(size); }
 void operator delete(void *p) noexcept { std::free(p); }
 void operator delete[](void *p) noexcept { std::free(p); }
 void operator delete(void *p, std::size_t) noexcept { std::free(p); }
