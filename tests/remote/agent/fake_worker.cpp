@@ -259,6 +259,7 @@ private:
             ::raise(SIGKILL);
         if (is("segv", step)) {
             std::fprintf(stderr, "about to fault\n");
+            ::signal(SIGSEGV, SIG_DFL); // not the sanitizer's handler
             ::raise(SIGSEGV);
         }
         if (is("abort", step)) {
