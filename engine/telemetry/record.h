@@ -65,7 +65,8 @@ struct LogRecord {
 
 /// State changes, checkpoints, overflows, restarts: rare, and never shed. `kind`: "state", "checkpoint", "overflow", "restart",
 /// "error", "gap", "note". State: detail = {from, to, cause, actor[, error]}. Gap: records [detail.from, detail.to] of this stream
-/// were lost for the reason detail.why; the event stands at the sequence detail.to in their place.
+/// were lost for the reason detail.why; the event stands at the sequence detail.to in their place. A gap with detail.first_step and
+/// detail.last_step instead: these steps were done and saved, but their records died with the agent.
 struct EventRecord {
     std::int64_t wallNs = 0;
     std::int64_t step = 0;

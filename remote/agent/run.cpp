@@ -146,7 +146,25 @@ Status Run::openSpools()
                                             {"resume", m_prepared.resumeFolder},
                                             {"plan_digest", m_prepared.plan.digest()}}};
     m_spool->append(hello);
+    declareLostSteps();
     return {};
+}
+
+/// Workers can save a step that their agent did not live to record. Going on from there leaves a hole in the history: it is told.
+void Run::declareLostSteps()
+{
+    const auto exit = readExitFile(m_folder);
+    if (!exit || exit->step >= m_prepared.startStep)
+        return;
+    telemetry::Record gap;
+    gap.payload = telemetry::EventRecord{
+        wallNs(),
+        m_prepared.startStep,
+        "gap",
+        {{"first_step", exit->step + 1},
+         {"last_step", m_prepared.startStep},
+         {"why", "the agent died before it recorded these steps; the checkpoint holds them"}}};
+    m_spool->append(gap);
 }
 
 Status Run::startWorkers(const fs::path &program)

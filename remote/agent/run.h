@@ -101,6 +101,7 @@ private:
     Run(EventLoop &loop, Prepared prepared, std::filesystem::path folder, Fd lock, Limits limits,
         Callbacks callbacks);
     Status openSpools();
+    void declareLostSteps();
     Status writeDocuments();
     Status startWorkers(const std::filesystem::path &program);
     Status startWorker(Rank &rank, const WorkerProcess::Setup &setup);
