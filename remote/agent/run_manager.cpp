@@ -233,17 +233,23 @@ void RunManager::recoverOne(const std::string &id)
         Error::make(Code::NodeFailed, "the agent of the run died, and the run's ranks with it", id);
     if (resumable)
         record.error->hint = "rankyardctl train JOB --resume " + id + " goes on from its newest checkpoint";
-    // The last step that made it to the disk.
-    telemetry::SpoolReader reader(folder / "spool", {run->epoch, 0}, 1);
-    (void)reader.read(std::size_t{1} << 40, [&record](const telemetry::wire::FrameView &frame) {
-        if (frame.header.type != telemetry::wire::FrameType::RecordStep)
+    // The last step that made it to the disk, whichever rank told it.
+    for (int rank = 0; rank < run->world; ++rank) {
+        telemetry::SpoolReader reader(folder / "spool", {run->epoch, rank}, 1);
+        (void)reader.read(std::size_t{1} << 40, [&record](const telemetry::wire::FrameView &frame) {
+            if (frame.header.type != telemetry::wire::FrameType::RecordStep)
+                return true;
+            const auto told = telemetry::wire::decodeRecord(frame);
+            if (!told)
+                return true;
+            const auto &step = std::get<telemetry::StepRecord>(told->payload);
+            if (step.step > record.step) {
+                record.step = step.step;
+                record.loss = step.loss;
+            }
             return true;
-        if (const auto step = telemetry::wire::decodeRecord(frame)) {
-            record.step = std::get<telemetry::StepRecord>(step->payload).step;
-            record.loss = std::get<telemetry::StepRecord>(step->payload).loss;
-        }
-        return true;
-    });
+        });
+    }
     if (auto spool = telemetry::Spool::open(folder / "spool", {record.epoch, -1})) {
         telemetry::Record event;
         event.payload = telemetry::EventRecord{record.endedNs,
