@@ -17,6 +17,8 @@ const KernelTable *tableFor(const IsaTables &tables, DType type)
         return &tables.f64;
     case DType::BF16:
         return &tables.bf16;
+    case DType::F16:
+        return &tables.f16;
     default:
         return nullptr;
     }

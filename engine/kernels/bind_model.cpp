@@ -93,10 +93,11 @@ BindResult bindLookup(const Binder &b)
 {
     RY_TRY(b.require(2, 1));
     return b.make([device = &b.device, table = b.table, tokens = static_cast<const std::int32_t *>(b.read(0)),
-                   weights = b.read(1), x = b.write(0), rows = b.tokens, width = b.hidden,
+                   weights = b.read(1), x = b.write(0), rows = b.tokens, width = b.hidden, vocab = b.vocab,
                    size = b.computeBytes()](exec::StepState &) {
         forRows(*device, false, rows, [&](Range r) {
-            table->lookup(tokens + r.begin, weights, rowsFrom(x, r.begin * width, size), r.size(), width);
+            table->lookup(tokens + r.begin, weights, 0, vocab, rowsFrom(x, r.begin * width, size), r.size(),
+                          width);
         });
     });
 }
@@ -104,11 +105,13 @@ BindResult bindLookup(const Binder &b)
 BindResult bindEmbeddingJoin(const Binder &b)
 {
     RY_TRY(b.require(2, 1));
+    const RowPlaces &places = b.device.places(0, b.tokens, b.seq, [](std::int64_t row) { return row; });
     return b.make([device = &b.device, table = b.table, positions = b.read(1), x = b.write(0),
-                   rows = b.tokens, seq = b.seq, width = b.hidden,
+                   rows = b.tokens, places = &places, width = b.hidden,
                    size = b.computeBytes()](exec::StepState &) {
         forRows(*device, size != 8, rows, [&](Range r) {
-            table->addPositions(rowsFrom(x, r.begin * width, size), positions, r.begin, seq, r.size(), width);
+            table->addPositions(rowsFrom(x, r.begin * width, size), positions,
+                                places->position.data() + r.begin, r.size(), width);
         });
     });
 }
@@ -122,8 +125,8 @@ BindResult bindNorm(const Binder &b)
                    acc = b.accBytes()](exec::StepState &) {
         forRows(*device, size != 8, rows, [&](Range r) {
             const std::int64_t at = r.begin * width;
-            table->normForward(rowsFrom(x, at, size), w, bias, rowsFrom(n, at, size),
-                               rowsFrom(stats, 2 * r.begin, acc), r.size(), width, eps);
+            table->normForward[Layer](rowsFrom(x, at, size), w, bias, rowsFrom(n, at, size),
+                                      rowsFrom(stats, 2 * r.begin, acc), r.size(), width, eps);
         });
     });
 }
@@ -140,13 +143,19 @@ BindResult bindJoin(const Binder &b)
     });
 }
 
-Attention attentionOf(const Binder &b)
+Attention attentionOf(const Binder &b, const void *qkv)
 {
     Attention a;
-    a.seq = b.seq;
-    a.heads = b.heads;
+    a.queries = a.keys = a.rowsQ = a.rowsKv = b.seq;
+    a.heads = a.kvHeads = b.heads;
     a.size = b.job.model.headSize();
+    a.sequences = b.tokens / b.seq;
     a.tokens = b.tokens;
+    a.ldQ = a.ldKv = 3 * b.hidden;
+    a.ldO = b.hidden;
+    a.q = qkv;
+    a.k = rowsFrom(const_cast<void *>(qkv), b.hidden, b.computeBytes());
+    a.v = rowsFrom(const_cast<void *>(qkv), 2 * b.hidden, b.computeBytes());
     return a;
 }
 
@@ -158,7 +167,7 @@ BindResult bindAttention(const Binder &b, Attention a, void (*kernel)(const Atte
             const FlushSubnormals flush(size != 8);
             Attention mine = a;
             mine.scratch = device->scratch(thread);
-            const Range pairs = share(a.tokens / a.seq * a.heads, device->team().size(), thread);
+            const Range pairs = share(a.sequences * a.kvHeads, device->team().size(), thread);
             for (std::int64_t pair = pairs.begin; pair < pairs.end; ++pair) {
                 kernel(mine, pair);
                 if (thread == 0 && state.poll)
@@ -171,8 +180,7 @@ BindResult bindAttention(const Binder &b, Attention a, void (*kernel)(const Atte
 BindResult bindCoreForward(const Binder &b)
 {
     RY_TRY(b.require(1, 2));
-    Attention a = attentionOf(b);
-    a.qkv = b.read(0);
+    Attention a = attentionOf(b, b.read(0));
     a.o = b.write(0);
     a.lse = b.write(1);
     return bindAttention(b, a, b.table->attentionForward);
@@ -181,12 +189,13 @@ BindResult bindCoreForward(const Binder &b)
 BindResult bindCoreBackward(const Binder &b)
 {
     RY_TRY(b.require(4, 1));
-    Attention a = attentionOf(b);
+    Attention a = attentionOf(b, b.read(1));
     a.dO = b.read(0);
-    a.qkv = b.read(1);
     a.o = b.read(2);
     a.lse = b.read(3);
-    a.dqkv = b.write(0);
+    a.dq = b.write(0);
+    a.dk = rowsFrom(b.write(0), b.hidden, b.computeBytes());
+    a.dv = rowsFrom(b.write(0), 2 * b.hidden, b.computeBytes());
     return bindAttention(b, a, b.table->attentionBackward);
 }
 
@@ -332,9 +341,9 @@ BindResult bindNormBackward(const Binder &b)
                    size = b.computeBytes(), acc = b.accBytes()](exec::StepState &) {
         sums.run(rows, [&](Range r, void **out) {
             const std::int64_t at = r.begin * width;
-            table->normBackward(rowsFrom(dn, at, size), rowsFrom(x, at, size),
-                                rowsFrom(stats, 2 * r.begin, acc), w, dx ? rowsFrom(dx, at, size) : nullptr,
-                                out[0], out[1], r.size(), width);
+            table->normBackward[Layer](
+                rowsFrom(dn, at, size), rowsFrom(x, at, size), rowsFrom(stats, 2 * r.begin, acc), w,
+                dx ? rowsFrom(dx, at, size) : nullptr, out[0], out[1], r.size(), width);
         });
     });
 }
@@ -370,14 +379,14 @@ BindResult bindLookupBackward(const Binder &b)
     const std::size_t bytes = static_cast<std::size_t>(b.vocab * b.hidden) * bytesOf(b.writeBuffer(0).dtype);
     return b.make([device = &b.device, table = b.table, storage, bytes, dx = b.read(0),
                    tokens = static_cast<const std::int32_t *>(b.read(1)), grad = b.write(0), rows = b.tokens,
-                   width = b.hidden, size = b.computeBytes(),
+                   width = b.hidden, vocab = b.vocab, size = b.computeBytes(),
                    accumulate = b.op.accumulate](exec::StepState &) {
         if (!accumulate)
             std::memset(grad, 0, bytes);
         device->team().run([&](int thread) {
             const FlushSubnormals flush(size != 8);
             const Range columns = share(width, device->team().size(), thread, 16);
-            table->scatterAdd[storage](tokens, dx, grad, rows, width, columns.begin, columns.end);
+            table->scatterAdd[storage](tokens, dx, grad, 0, vocab, rows, width, columns.begin, columns.end);
         });
     });
 }

@@ -37,6 +37,19 @@ void CpuDevice::reserve(std::int64_t bytes)
         scratch.reserve(m_reserved);
 }
 
+const RowPlaces &CpuDevice::places(std::int64_t first, std::int64_t rows, std::int64_t length,
+                                   const std::function<std::int64_t(std::int64_t)> &positionOf)
+{
+    const auto [place, added] = m_places.try_emplace({first, rows, length});
+    if (added) {
+        for (std::int64_t row = first; row < first + rows; ++row) {
+            place->second.sample.push_back(static_cast<std::int32_t>(row / length));
+            place->second.position.push_back(static_cast<std::int32_t>(positionOf(row % length)));
+        }
+    }
+    return place->second;
+}
+
 std::string CpuDevice::name() const
 {
     std::string model = "CPU";

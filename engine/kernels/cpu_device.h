@@ -5,6 +5,9 @@
 #include "engine/kernels/kernel_table.h"
 #include "engine/kernels/team.h"
 
+#include <array>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +26,11 @@ private:
     std::unique_ptr<std::byte[]> m_owner;
     std::byte *m_data = nullptr;
     std::int64_t m_bytes = 0;
+};
+
+/// Of each row of a micro-batch: its sequence and its position in it.
+struct RowPlaces {
+    std::vector<std::int32_t> sample, position;
 };
 
 /// The CPU as a device: tuned kernels of the best instruction set, a team of threads and a scratch for each of them. Owns
@@ -44,6 +52,10 @@ public:
     const IsaTables &tables() const { return m_tables; }
     /// Every thread will have at least `bytes` of scratch. While binding, never in run().
     void reserve(std::int64_t bytes);
+    /// Rows first … first + rows of a micro-batch whose sequences have `length` rows on this rank, row i of them at position
+    /// positionOf(i). Made while binding, once for equal rows; lives as long as the device, which is one rank's.
+    const RowPlaces &places(std::int64_t first, std::int64_t rows, std::int64_t length,
+                            const std::function<std::int64_t(std::int64_t)> &positionOf);
     std::byte *scratch(int thread) const { return m_scratch[static_cast<std::size_t>(thread)].data(); }
 
 private:
@@ -52,6 +64,7 @@ private:
     std::unique_ptr<Team> m_team;
     std::vector<Scratch> m_scratch;
     std::int64_t m_reserved = 0;
+    std::map<std::array<std::int64_t, 3>, RowPlaces> m_places;
 };
 
 } // namespace rankyard::kernels

@@ -8,10 +8,11 @@ Isa detectIsa()
 #if defined(__x86_64__)
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
         && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
-        && __builtin_cpu_supports("bmi2");
+        && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
     if (avx512)
         return __builtin_cpu_supports("avx512bf16") ? Isa::Avx512Bf16 : Isa::Avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")
+        && __builtin_cpu_supports("f16c"))
         return Isa::Avx2;
 #endif
     return Isa::Baseline;

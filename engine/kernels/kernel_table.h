@@ -2,15 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 /// The kernels of one storage type, compiled once per instruction set (tuned_*.cpp) and chosen at run time. Everything here is
 /// plain data and function pointers: files compiled with -mavx512… must not emit inline functions that others share.
 ///
-/// "Acc" is the type that sums are kept in: float for fp32 and bf16, double for fp64. Matrices are row-major; ld is the
+/// "Acc" is the type that sums are kept in: float for fp32 and the 16-bit types, double for fp64. Matrices are row-major; ld is the
 /// distance of rows in elements.
 namespace rankyard::kernels {
 
 struct Bf16 {
+    std::uint16_t bits;
+};
+/// IEEE binary16.
+struct Half {
     std::uint16_t bits;
 };
 
@@ -35,16 +40,58 @@ struct Gemm {
     void *pollContext = nullptr;
 };
 
-/// Causal self-attention of `heads` heads on qkv [batch·seq, 3·heads·size] (q, k, v side by side).
+/// Which elements stay: those whose word of Philox is not below `threshold` (engine/plan/units.h has the places of the words).
+struct Dropout {
+    std::uint32_t key[2] = {0, 0};
+    std::uint32_t purpose = 0;
+    std::uint32_t threshold = 0;            ///< probability · 2^32
+    double scale = 1;                       ///< 1 ÷ (1 − probability)
+    const std::int32_t *sample = nullptr;   ///< by row, from the first sample of the micro-batch
+    const std::int32_t *position = nullptr; ///< by row, in its sequence
+    std::int64_t firstSample = 0;           ///< of the micro-batch: its number in the run
+};
+
+/// Attention of `heads` heads to `kvHeads` of keys and values, each shared by heads ÷ kvHeads neighbours (Ainslie et al. 2023),
+/// over one block of keys. Pointers stand at the first row and head of the block; ld is the distance of rows, rowsQ and rowsKv
+/// the rows from one sequence to the next.
 struct Attention {
-    std::int64_t seq = 0, heads = 0, size = 0;
-    const void *qkv = nullptr;
-    void *o = nullptr;        ///< [batch·seq, heads·size]
-    void *lse = nullptr;      ///< Acc [heads, tokens]: log-sum-exp of the scaled scores
-    std::int64_t tokens = 0;  ///< batch·seq
-    const void *dO = nullptr; ///< backward only
-    void *dqkv = nullptr;
+    std::int64_t queries = 0, keys = 0; ///< of a sequence in this block
+    bool causal = true;                 ///< query i sees keys 0 … i (queries = keys); false: all of them
+    std::int64_t heads = 0, kvHeads = 0, size = 0, sequences = 0;
+    const void *q = nullptr, *k = nullptr, *v = nullptr;
+    std::int64_t ldQ = 0, ldKv = 0, ldO = 0, rowsQ = 0, rowsKv = 0;
+    void *o = nullptr;
+    void *lse = nullptr;     ///< Acc [heads, tokens]: log-sum-exp of the scaled scores
+    std::int64_t tokens = 0; ///< from one head's lse to the next
+    bool merge = false;      ///< o and lse hold what earlier blocks gave
+    // Backward; o and lse are those over all blocks.
+    const void *dO = nullptr;          ///< as o
+    void *dq = nullptr;                ///< as q
+    void *dk = nullptr, *dv = nullptr; ///< as k and v
+    bool addQ = false, addKv = false;  ///< to what is there
+    const Dropout *dropout = nullptr;  ///< of the probabilities; sample and position by row of q
+    std::int64_t firstHead = 0;        ///< of all ranks' heads, for dropout
+    /// For dropout: key k of the block has position keyOffset[0] + k, from keyBreak on keyOffset[1] + k − keyBreak.
+    std::int64_t keyOffset[2] = {0, 0}, keyBreak = std::numeric_limits<std::int64_t>::max();
     void *scratch = nullptr; ///< attentionScratch() bytes, aligned to 64
+};
+
+/// Cross-entropy over `columns` of a vocabulary that several ranks share (Shoeybi et al. 2019). First each rank's
+/// statistics of a row: the largest logit, Σ e^(logit − largest), the label's logit or 0. Then, from those of all ranks, the loss
+/// and in place dlogits = (softmax − onehot)·scale, as T as in SoftmaxLoss.
+struct ShardedLoss {
+    void *logits = nullptr;
+    bool wide = true;
+    std::int64_t ld = 0;
+    const std::int32_t *labels = nullptr;
+    std::int64_t rows = 0;
+    std::int64_t firstColumn = 0; ///< the vocabulary's place of column 0
+    std::int64_t columns = 0;     ///< that are of the vocabulary; those behind are padding and count nowhere
+    std::int64_t padded = 0;      ///< columns with padding: whose gradients are zeros
+    void *statistics = nullptr;   ///< Acc [rows, 3]; for the merge [parts], partStride elements apart
+    std::int64_t parts = 1, partStride = 0;
+    bool backward = false;
+    double scale = 1;
 };
 
 /// Cross-entropy of rows of Acc or T logits. In training, dlogits = (softmax − onehot)·scale replaces them, as T in place:
@@ -77,45 +124,61 @@ struct KernelTable {
     std::int64_t (*gemmScratch)(const Gemm &);
     void (*gemm)(const Gemm &);
     std::int64_t (*attentionScratch)(const Attention &);
-    /// One (sequence, head) pair: pair = sequence · heads + head.
+    /// One pair of a sequence and a head of keys, with all its heads of queries: pair = sequence · kvHeads + kvHead.
     void (*attentionForward)(const Attention &, std::int64_t pair);
     void (*attentionBackward)(const Attention &, std::int64_t pair);
 
-    /// n = (x − mean)·rstd·w + b; stats [rows, 2] = mean, rstd.
-    void (*normForward)(const void *x, const void *w, const void *b, void *n, void *stats, std::int64_t rows,
-                        std::int64_t width, double eps);
-    /// dn becomes the gradient of x, plus dx when given; sums of the weight's and bias' gradients are added to dw and db (Acc).
-    void (*normBackward)(void *dn, const void *x, const void *stats, const void *w, const void *dx, void *dw,
-                         void *db, std::int64_t rows, std::int64_t width);
+    /// By NormKind. Layer: n = (x − mean)·rstd·w + b; stats [rows, 2] = mean, rstd. Rms: n = x·rstd·w; stats [rows] = rstd.
+    void (*normForward[2])(const void *x, const void *w, const void *b, void *n, void *stats,
+                           std::int64_t rows, std::int64_t width, double eps);
+    /// dn becomes the gradient of x, plus dx when given; sums of the weight's and bias' gradients are added to dw and db (Acc;
+    /// db unused by Rms).
+    void (*normBackward[2])(void *dn, const void *x, const void *stats, const void *w, const void *dx,
+                            void *dw, void *db, std::int64_t rows, std::int64_t width);
     void (*geluForward)(const void *u, void *a, std::int64_t count);
     /// da becomes du = da·gelu'(u); column sums of du are added to db (Acc).
     void (*geluBackward)(void *da, const void *u, void *db, std::int64_t rows, std::int64_t width);
+    /// a = silu(gate)·up; u [rows, 2·width]: gates, then ups.
+    void (*swigluForward)(const void *u, void *a, std::int64_t rows, std::int64_t width);
+    /// du as u, may be u.
+    void (*swigluBackward)(const void *da, const void *u, void *du, std::int64_t rows, std::int64_t width);
+    /// Turns pairs (i, i + size/2) of the heads of each row by its position's angles, `back` the other way; table [positions,
+    /// size] (Acc): cosines, then sines.
+    void (*rotate)(void *x, std::int64_t ld, const void *table, const std::int32_t *position,
+                   std::int64_t rows, std::int64_t heads, std::int64_t size, bool back);
+    /// y = [residual +] dropped(x [+ b]); y may be x.
+    void (*dropRows)(const Dropout &, const void *x, const void *b, const void *residual, void *y,
+                     std::int64_t rows, std::int64_t width);
     /// out (Acc) += Σ rows of x.
     void (*columnSum)(const void *x, std::int64_t ld, std::int64_t rows, std::int64_t width, void *out);
-    /// y += x + b
+    /// y += x [+ b]
     void (*join)(const void *x, void *y, const void *b, std::int64_t rows, std::int64_t width);
-    /// x = row `index[r]` of table
-    void (*lookup)(const std::int32_t *index, const void *table, void *x, std::int64_t rows,
-                   std::int64_t width);
-    /// x += row ((first + r) mod period) of table
-    void (*addPositions)(void *x, const void *table, std::int64_t first, std::int64_t period,
-                         std::int64_t rows, std::int64_t width);
+    /// x = row `index[r] − first` of a table of `count` rows, zeros when there is none
+    void (*lookup)(const std::int32_t *index, const void *table, std::int64_t first, std::int64_t count,
+                   void *x, std::int64_t rows, std::int64_t width);
+    /// x += row `position[r]` of table
+    void (*addPositions)(void *x, const void *table, const std::int32_t *position, std::int64_t rows,
+                         std::int64_t width);
     double (*softmaxLoss)(const SoftmaxLoss &); ///< Σ losses of the rows, unscaled
+    void (*lossStatistics)(const ShardedLoss &);
+    double (*lossMerge)(const ShardedLoss &); ///< Σ losses of the rows, unscaled
     void (*exponential)(const void *x, void *y,
                         std::int64_t count); ///< of Acc: what softmax and GELU use inside
 
     // Gradient storage: Wide is Acc, Same is T.
     /// gradient (+)= sum (Acc)
     void (*writeGradient[2])(const void *sum, void *gradient, std::int64_t count, bool accumulate);
-    /// gradient[index[r]] += columns begin…end of row r of dx
-    void (*scatterAdd[2])(const std::int32_t *index, const void *dx, void *gradient, std::int64_t rows,
-                          std::int64_t width, std::int64_t begin, std::int64_t end);
+    /// gradient[index[r] − first] += columns begin…end of row r of dx, where 0 ≤ index[r] − first < count
+    void (*scatterAdd[2])(const std::int32_t *index, const void *dx, void *gradient, std::int64_t first,
+                          std::int64_t count, std::int64_t rows, std::int64_t width, std::int64_t begin,
+                          std::int64_t end);
     /// Σ squares in fp64 and the number of values that are not finite.
     double (*sumSquares[2])(const void *gradient, std::int64_t count, std::int64_t *nonFinite);
     void (*adam[2])(const Adam &);
 };
 
 enum GradientStorage { Wide = 0, Same = 1 };
+enum NormKind { Layer = 0, Rms = 1 };
 
 /// Instruction sets, in the order in which they are preferred last to first.
 enum class Isa { Baseline, Avx2, Avx512, Avx512Bf16 };
@@ -124,6 +187,7 @@ struct IsaTables {
     KernelTable f32;
     KernelTable f64;
     KernelTable bf16;
+    KernelTable f16;
 };
 
 const IsaTables &tablesBaseline();

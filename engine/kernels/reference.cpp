@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/kernels/reference.h"
 
+#include "engine/exec/random.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -102,6 +104,91 @@ NormGradients normGradients(const Values &dn, const Values &x, const Values &w, 
     return g;
 }
 
+Norm rmsNorm(const Values &x, const Values &w, std::int64_t width, double eps)
+{
+    const std::int64_t rows = rowsOf(x, width);
+    Norm result{Values(x.size()), Values(at(rows))};
+    for (std::int64_t r = 0; r < rows; ++r) {
+        double square = 0;
+        for (std::int64_t i = 0; i < width; ++i)
+            square += x[at(r * width + i)] * x[at(r * width + i)] / static_cast<double>(width);
+        result.stats[at(r)] = 1 / std::sqrt(square + eps);
+        for (std::int64_t i = 0; i < width; ++i)
+            result.n[at(r * width + i)] = x[at(r * width + i)] * result.stats[at(r)] * w[at(i)];
+    }
+    return result;
+}
+
+NormGradients rmsNormGradients(const Values &dn, const Values &x, const Values &w, std::int64_t width,
+                               double eps)
+{
+    const Values scale = rmsNorm(x, w, width, eps).stats;
+    NormGradients g{Values(x.size()), Values(at(width)), {}};
+    for (std::int64_t r = 0; r < rowsOf(x, width); ++r) {
+        double slope = 0;
+        for (std::int64_t i = 0; i < width; ++i) {
+            const double hat = x[at(r * width + i)] * scale[at(r)], dy = dn[at(r * width + i)];
+            g.dw[at(i)] += dy * hat;
+            slope += dy * w[at(i)] * hat / static_cast<double>(width);
+        }
+        for (std::int64_t i = 0; i < width; ++i)
+            g.dx[at(r * width + i)] =
+                (dn[at(r * width + i)] * w[at(i)] - x[at(r * width + i)] * scale[at(r)] * slope)
+                * scale[at(r)];
+    }
+    return g;
+}
+
+Values swiglu(const Values &u, std::int64_t width)
+{
+    Values a(u.size() / 2);
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(a.size()); ++i) {
+        const double gate = u[at(i / width * 2 * width + i % width)];
+        a[at(i)] = gate / (1 + std::exp(-gate)) * u[at(i / width * 2 * width + width + i % width)];
+    }
+    return a;
+}
+
+Values swigluGradients(const Values &da, const Values &u, std::int64_t width)
+{
+    Values du(u.size());
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(da.size()); ++i) {
+        const std::size_t gate = at(i / width * 2 * width + i % width), up = gate + at(width);
+        const double sigma = 1 / (1 + std::exp(-u[gate]));
+        du[up] = da[at(i)] * u[gate] * sigma;
+        du[gate] = da[at(i)] * u[up] * sigma * (1 + u[gate] * (1 - sigma));
+    }
+    return du;
+}
+
+Values rotate(const Values &x, const Values &frequency, double scale,
+              const std::vector<std::int32_t> &position, std::int64_t heads, std::int64_t size, bool back)
+{
+    Values y = x;
+    for (std::size_t head = 0; head < position.size() * at(heads); ++head) {
+        for (std::size_t i = 0; i < at(size / 2); ++i) {
+            const double angle = (back ? -1 : 1) * position[head / at(heads)] * frequency[i];
+            const std::size_t low = head * at(size) + i, high = low + at(size / 2);
+            y[low] = scale * (x[low] * std::cos(angle) - x[high] * std::sin(angle));
+            y[high] = scale * (x[high] * std::cos(angle) + x[low] * std::sin(angle));
+        }
+    }
+    return y;
+}
+
+std::uint32_t dropWord(const Dropout &dropout, std::uint32_t sample, std::uint32_t position,
+                       std::uint32_t head, std::uint32_t feature)
+{
+    return exec::philox({feature / 4, position, sample, dropout.purpose + (head << 8)},
+                        {dropout.key[0], dropout.key[1]})[feature % 4];
+}
+
+double dropFactor(const Dropout &dropout, std::uint32_t sample, std::uint32_t position, std::uint32_t head,
+                  std::uint32_t feature)
+{
+    return dropWord(dropout, sample, position, head, feature) < dropout.threshold ? 0 : dropout.scale;
+}
+
 double gelu(double u)
 {
     return 0.5 * u * (1 + std::tanh(0.79788456080286535588 * (u + 0.044715 * u * u * u)));
@@ -113,53 +200,71 @@ double geluSlope(double u)
     return 0.5 * (1 + t) + 0.5 * u * (1 - t * t) * 0.79788456080286535588 * (1 + 3 * 0.044715 * u * u);
 }
 
-AttentionResult attention(const Values &qkv, std::int64_t seq, std::int64_t heads, std::int64_t size)
+namespace {
+
+/// Where things of a token and head lie in qkv.
+struct Places {
+    std::int64_t ld, first, query, own, keys, values;
+
+    Places(const AttentionShape &s, std::int64_t token, std::int64_t head)
+        : ld(s.width()),
+          first(token / s.seq * s.seq),
+          query(token - first),
+          own(token * ld + head * s.size),
+          keys(first * ld + (s.heads + head * s.kvHeads / s.heads) * s.size),
+          values(keys + s.kvHeads * s.size)
+    {}
+};
+
+} // namespace
+
+AttentionResult attention(const Values &qkv, const AttentionShape &s, const Factor &factor)
 {
-    const std::int64_t width = heads * size, ld = 3 * width, tokens = rowsOf(qkv, ld);
-    AttentionResult result{Values(at(tokens * width)), Values(at(heads * tokens))};
-    Values p(at(seq));
+    const std::int64_t width = s.heads * s.size, tokens = rowsOf(qkv, s.width());
+    AttentionResult result{Values(at(tokens * width)), Values(at(s.heads * tokens))};
+    Values p(at(s.seq));
     for (std::int64_t token = 0; token < tokens; ++token) {
-        const std::int64_t first = token / seq * seq;
-        for (std::int64_t head = 0; head < heads; ++head) {
-            const double *q = &qkv[at(token * ld + head * size)];
-            const double *keys = &qkv[at(first * ld + width + head * size)], *values = keys + width;
-            result.lse[at(head * tokens + token)] = probabilities(q, keys, ld, token - first, size, p);
-            for (std::int64_t d = 0; d < size; ++d) {
-                double total = 0;
-                for (std::int64_t key = 0; key <= token - first; ++key)
-                    total += p[at(key)] * values[key * ld + d];
-                result.o[at(token * width + head * size + d)] = total;
+        for (std::int64_t head = 0; head < s.heads; ++head) {
+            const Places place(s, token, head);
+            result.lse[at(head * tokens + token)] =
+                probabilities(&qkv[at(place.own)], &qkv[at(place.keys)], place.ld, place.query, s.size, p);
+            for (std::int64_t key = 0; key <= place.query; ++key) {
+                const double weight = p[at(key)] * (factor ? factor(token, head, key) : 1);
+                for (std::int64_t d = 0; d < s.size; ++d)
+                    result.o[at(token * width + head * s.size + d)] +=
+                        weight * qkv[at(place.values + key * place.ld + d)];
             }
         }
     }
     return result;
 }
 
-Values attentionGradients(const Values &dO, const Values &qkv, std::int64_t seq, std::int64_t heads,
-                          std::int64_t size)
+Values attentionGradients(const Values &dO, const Values &qkv, const AttentionShape &s, const Factor &factor)
 {
-    const std::int64_t width = heads * size, ld = 3 * width, tokens = rowsOf(qkv, ld);
-    const double scale = 1 / std::sqrt(static_cast<double>(size));
-    Values dqkv(qkv.size()), p(at(seq)), dp(at(seq));
+    const std::int64_t width = s.heads * s.size, tokens = rowsOf(qkv, s.width());
+    const double scale = 1 / std::sqrt(static_cast<double>(s.size));
+    Values dqkv(qkv.size()), p(at(s.seq)), dp(at(s.seq));
     for (std::int64_t token = 0; token < tokens; ++token) {
-        const std::int64_t first = token / seq * seq, query = token - first;
-        for (std::int64_t head = 0; head < heads; ++head) {
-            const std::int64_t own = token * ld + head * size, keys = first * ld + width + head * size;
-            const double *q = &qkv[at(own)], *g = &dO[at(token * width + head * size)];
-            probabilities(q, &qkv[at(keys)], ld, query, size, p);
+        for (std::int64_t head = 0; head < s.heads; ++head) {
+            const Places place(s, token, head);
+            const double *q = &qkv[at(place.own)], *g = &dO[at(token * width + head * s.size)];
+            probabilities(q, &qkv[at(place.keys)], place.ld, place.query, s.size, p);
             double dot = 0;
-            for (std::int64_t key = 0; key <= query; ++key) {
+            for (std::int64_t key = 0; key <= place.query; ++key) {
+                const double weight = factor ? factor(token, head, key) : 1;
                 dp[at(key)] = 0;
-                for (std::int64_t d = 0; d < size; ++d)
-                    dp[at(key)] += g[d] * qkv[at(keys + width + key * ld + d)];
+                for (std::int64_t d = 0; d < s.size; ++d) {
+                    const std::size_t value = at(place.values + key * place.ld + d);
+                    dp[at(key)] += weight * g[d] * qkv[value];
+                    dqkv[value] += weight * p[at(key)] * g[d];
+                }
                 dot += p[at(key)] * dp[at(key)];
             }
-            for (std::int64_t key = 0; key <= query; ++key) {
+            for (std::int64_t key = 0; key <= place.query; ++key) {
                 const double ds = p[at(key)] * (dp[at(key)] - dot) * scale;
-                for (std::int64_t d = 0; d < size; ++d) {
-                    dqkv[at(own + d)] += ds * qkv[at(keys + key * ld + d)];
-                    dqkv[at(keys + key * ld + d)] += ds * q[d];
-                    dqkv[at(keys + width + key * ld + d)] += p[at(key)] * g[d];
+                for (std::int64_t d = 0; d < s.size; ++d) {
+                    dqkv[at(place.own + d)] += ds * qkv[at(place.keys + key * place.ld + d)];
+                    dqkv[at(place.keys + key * place.ld + d)] += ds * q[d];
                 }
             }
         }

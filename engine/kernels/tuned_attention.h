@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Causal attention, one (sequence, head) at a time, as products of the micro kernel on packed keys and values. Forward keeps a
+// Attention, one (sequence, head) at a time, as products of the micro kernel on packed keys and values. Forward keeps a
 // strip of scores of maxRows queries in the first-level cache and only its log-sum-exp in memory; backward makes the
 // probabilities again (Dao et al. 2022). Keys behind the diagonal block are neither multiplied nor read.
 #pragma once
 
+#include "engine/kernels/tuned_dropout.h"
 #include "engine/kernels/tuned_gemm.h"
 
 namespace rankyard::kernels {
@@ -25,25 +26,33 @@ using StoredOf = typename Stored<T>::Type;
 
 template<typename T>
 struct AttentionPlan {
-    i64 seq, size, width;
-    i64 keyColumns;  ///< seq in whole panels
+    i64 queries, keys, size;
+    bool causal;
+    i64 keyColumns;  ///< keys in whole panels
     i64 headColumns; ///< size in whole panels
     i64 strip;       ///< elements from one row of scores to the next
     i64 rowBlock;    ///< queries whose probabilities backward keeps
     i64 headSteps, keySteps, rowSteps;
 
-    explicit AttentionPlan(const Attention &a) : seq(a.seq), size(a.size), width(a.heads * a.size)
+    explicit AttentionPlan(const Attention &a)
+        : queries(a.queries),
+          keys(a.keys),
+          size(a.size),
+          causal(a.causal)
     {
         constexpr i64 nr = panelColumns<T>, cacheBytes = 384 << 10;
-        keyColumns = roundUp(seq, nr);
+        keyColumns = roundUp(keys, nr);
         headColumns = roundUp(size, nr);
         strip = keyColumns + 16;
         const i64 fit = cacheBytes / (2 * strip * static_cast<i64>(sizeof(StoredOf<T>))) / maxRows * maxRows;
-        rowBlock = smaller(larger<i64>(fit, maxRows), roundUp(seq, maxRows));
+        rowBlock = smaller(larger<i64>(fit, maxRows), roundUp(queries, maxRows));
         headSteps = stepsOf<T>(size);
-        keySteps = stepsOf<T>(seq);
+        keySteps = stepsOf<T>(keys);
         rowSteps = stepsOf<T>(rowBlock);
     }
+
+    /// Keys that the queries before `end` see.
+    i64 seen(i64 end) const { return causal ? end : keys; }
 };
 
 /// Hands out pieces of the scratch, or with a null base only counts them.
@@ -87,8 +96,8 @@ struct AttentionScratch {
         probabilities = carver.take<StoredOf<T>>(p.rowBlock * p.strip);
         scoreGrads = carver.take<StoredOf<T>>(p.rowBlock * p.strip);
         tile = carver.take<AccOf<T>>(maxRows * p.headColumns);
-        dKeys = carver.take<AccOf<T>>((p.seq + maxRows) * p.headColumns);
-        dValues = carver.take<AccOf<T>>((p.seq + maxRows) * p.headColumns);
+        dKeys = carver.take<AccOf<T>>((p.keys + maxRows) * p.headColumns);
+        dValues = carver.take<AccOf<T>>((p.keys + maxRows) * p.headColumns);
         rowDots = carver.take<AccOf<T>>(p.rowBlock);
         bytes = carver.used;
     }
@@ -181,6 +190,67 @@ AccOf<T> softmaxRow(AccOf<T> *scores, StoredOf<T> *out, i64 limit, i64 end, AccO
     return sum(total) + tail;
 }
 
+/// Drops of row `query`: its first `limit` keys.
+template<typename S>
+RY_INLINE void dropProbabilities(const Attention &a, i64 sequence, i64 head, i64 query, S *row, i64 limit)
+{
+    const Dropout &d = *a.dropout;
+    const i64 at = sequence * a.rowsQ + query;
+    const auto sample = static_cast<std::uint32_t>(d.sample[at] + d.firstSample);
+    const auto position = static_cast<std::uint32_t>(d.position[at]);
+    const std::uint32_t place = d.purpose + (static_cast<std::uint32_t>(a.firstHead + head) << 8);
+    const i64 near = smaller(limit, a.keyBreak);
+    for (int part = 0; part < 2; ++part) {
+        S *keys = part == 0 ? row : row + near;
+        forKept<S>(
+            d, sample, position, place, a.keyOffset[part], part == 0 ? near : limit - near,
+            [&](i64 i, auto lanes, auto factor) { lanes.put(keys + i, lanes.get(keys + i) * factor); });
+    }
+}
+
+/// The rows of one sequence and key head.
+template<typename T>
+struct AttentionRows {
+    i64 sequence, keyHead;
+    const T *q, *k, *v; ///< of head 0
+    i64 queryRow;       ///< first row of the sequence among a.tokens
+
+    AttentionRows(const Attention &a, i64 pair)
+        : sequence(pair / a.kvHeads),
+          keyHead(pair % a.kvHeads),
+          q(static_cast<const T *>(a.q) + sequence * a.rowsQ * a.ldQ),
+          k(static_cast<const T *>(a.k) + sequence * a.rowsKv * a.ldKv + keyHead * a.size),
+          v(static_cast<const T *>(a.v) + sequence * a.rowsKv * a.ldKv + keyHead * a.size),
+          queryRow(sequence * a.rowsQ)
+    {}
+};
+
+/// o = tile ÷ sum, or that merged into what earlier blocks of keys have given (o, lse): online softmax (Milakov & Gimelshein
+/// 2018).
+template<typename T>
+void finishRow(const Attention &a, i64 size, const AccOf<T> *tile, AccOf<T> top, AccOf<T> total, T *o,
+               AccOf<T> *lse)
+{
+    using A = AccOf<T>;
+    const A mine = top + static_cast<A>(std::log(static_cast<double>(total)));
+    A both = mine, keep = 0;
+    if (a.merge) {
+        const A most = larger(mine, *lse);
+        both = most
+            + static_cast<A>(std::log(std::exp(static_cast<double>(mine - most))
+                                      + std::exp(static_cast<double>(*lse - most))));
+        keep = static_cast<A>(std::exp(static_cast<double>(*lse - both)));
+    }
+    const A factor = static_cast<A>(std::exp(static_cast<double>(mine - both))) / total;
+    *lse = both;
+    forLanes<T>(size, [&](i64 d, auto part) {
+        VecOf<T> value = part.get(tile + d) * factor;
+        if (a.merge)
+            value += part.get(o + d) * keep;
+        part.put(o + d, value);
+    });
+}
+
 template<typename T>
 void attentionForward(const Attention &a, i64 pair)
 {
@@ -188,33 +258,33 @@ void attentionForward(const Attention &a, i64 pair)
     const AttentionPlan<T> p(a);
     i64 bytes = 0;
     const AttentionScratch<T> s(p, static_cast<char *>(a.scratch), bytes);
-    const i64 sequence = pair / a.heads, head = pair % a.heads, ld = 3 * p.width, first = sequence * p.seq;
-    const T *q = static_cast<const T *>(a.qkv) + first * ld + head * p.size;
-    T *o = static_cast<T *>(a.o) + first * p.width + head * p.size;
-    A *lse = static_cast<A *>(a.lse) + head * a.tokens + first;
+    const AttentionRows<T> at(a, pair);
     const A scale = 1 / static_cast<A>(std::sqrt(static_cast<double>(p.size)));
-    packAllTurned(q + p.width, ld, p.seq, p.size, s.keys);
-    packAllStraight(q + 2 * p.width, ld, p.seq, p.size, s.values);
-    const i64 blocks = (p.seq + maxRows - 1) / maxRows;
-    for (i64 block = 0, row = 0; block < blocks; ++block) {
-        const int rows = static_cast<int>(p.seq / blocks + (block < p.seq % blocks));
-        const i64 keys = row + rows, end = keys + keys % Packed<T>::width;
-        stripProduct(q + row * ld, ld, rows, p.size, s.keys, keys, s.scores, p.strip, s.left);
-        A sums[maxRows];
-        for (int i = 0; i < rows; ++i) {
-            A top;
-            sums[i] = softmaxRow<T>(s.scores + i * p.strip, s.probabilities + i * p.strip, row + i + 1, end,
-                                    scale, top);
-            lse[row + i] = top + static_cast<A>(std::log(static_cast<double>(sums[i])));
+    packAllTurned(at.k, a.ldKv, p.keys, p.size, s.keys);
+    packAllStraight(at.v, a.ldKv, p.keys, p.size, s.values);
+    const i64 group = a.heads / a.kvHeads, blocks = (p.queries + maxRows - 1) / maxRows;
+    for (i64 head = at.keyHead * group; head < (at.keyHead + 1) * group; ++head) {
+        const T *q = at.q + head * p.size;
+        T *o = static_cast<T *>(a.o) + at.queryRow * a.ldO + head * p.size;
+        A *lse = static_cast<A *>(a.lse) + head * a.tokens + at.queryRow;
+        for (i64 block = 0, row = 0; block < blocks; ++block) {
+            const int rows = static_cast<int>(p.queries / blocks + (block < p.queries % blocks));
+            const i64 keys = p.seen(row + rows), end = keys + keys % Packed<T>::width;
+            stripProduct(q + row * a.ldQ, a.ldQ, rows, p.size, s.keys, keys, s.scores, p.strip, s.left);
+            A sums[maxRows], tops[maxRows];
+            for (int i = 0; i < rows; ++i) {
+                const i64 limit = p.seen(row + i + 1);
+                StoredOf<T> *stored = s.probabilities + i * p.strip;
+                sums[i] = softmaxRow<T>(s.scores + i * p.strip, stored, limit, end, scale, tops[i]);
+                if (a.dropout)
+                    dropProbabilities(a, at.sequence, head, row + i, stored, limit);
+            }
+            probabilityProduct<T>(p, s.probabilities, rows, keys, s.values, s.tile);
+            for (int i = 0; i < rows; ++i)
+                finishRow<T>(a, p.size, s.tile + i * p.headColumns, tops[i], sums[i], o + (row + i) * a.ldO,
+                             lse + row + i);
+            row += rows;
         }
-        probabilityProduct<T>(p, s.probabilities, rows, keys, s.values, s.tile);
-        for (int i = 0; i < rows; ++i) {
-            const A factor = 1 / sums[i];
-            const A *from = s.tile + i * p.headColumns;
-            T *to = o + (row + i) * p.width;
-            forLanes<T>(p.size, [&](i64 d, auto part) { part.put(to + d, part.get(from + d) * factor); });
-        }
-        row += rows;
     }
 }
 
@@ -244,7 +314,7 @@ void turnedProduct(const AttentionPlan<T> &p, const StoredOf<T> *stored, i64 cou
     for (i64 block = 0, key = 0; block < blocks; ++block) {
         const int rows = static_cast<int>(keys / blocks + (block < keys % blocks));
         // Queries before the first key of the block see none of it.
-        const i64 from = larger<i64>(key - firstRow, 0) / width * width, k = count - from;
+        const i64 from = p.causal ? larger<i64>(key - firstRow, 0) / width * width : 0, k = count - from;
         const StoredOf<T> *a = stored + from * p.strip + key;
         const char *operand = reinterpret_cast<const char *>(a);
         i64 stride = p.strip * static_cast<i64>(sizeof(StoredOf<T>));
@@ -267,78 +337,90 @@ struct AttentionBackward {
     const Attention &a;
     const AttentionPlan<T> p;
     AttentionScratch<T> s;
-    i64 ld, ldO, head, first;
-    const T *q, *o, *dO;
-    T *dq;
-    const A *lse;
+    AttentionRows<T> at;
     A scale;
+    i64 head = 0;
+    const T *q = nullptr, *o = nullptr, *dO = nullptr; ///< of the head
+    T *dq = nullptr;
+    const A *lse = nullptr;
 
     AttentionBackward(const Attention &attention, i64 pair, i64 bytes = 0)
         : a(attention),
           p(attention),
           s(p, static_cast<char *>(attention.scratch), bytes),
-          ld(3 * p.width),
-          ldO(p.width),
-          head(pair % attention.heads),
-          first(pair / attention.heads * p.seq),
-          q(static_cast<const T *>(attention.qkv) + first * ld + head * p.size),
-          o(static_cast<const T *>(attention.o) + first * ldO + head * p.size),
-          dO(static_cast<const T *>(attention.dO) + first * ldO + head * p.size),
-          dq(static_cast<T *>(attention.dqkv) + first * ld + head * p.size),
-          lse(static_cast<const A *>(attention.lse) + head * attention.tokens + first),
+          at(attention, pair),
           scale(1 / static_cast<A>(std::sqrt(static_cast<double>(p.size))))
     {}
 
     void run()
     {
-        packAllTurned(q + p.width, ld, p.seq, p.size, s.keys);
-        packAllTurned(q + 2 * p.width, ld, p.seq, p.size, s.values);
-        packAllStraight(q + p.width, ld, p.seq, p.size, s.keyRows);
-        std::memset(s.dKeys, 0, p.seq * p.headColumns * sizeof(A));
-        std::memset(s.dValues, 0, p.seq * p.headColumns * sizeof(A));
-        for (i64 row = 0; row < p.seq; row += p.rowBlock)
-            rowsFrom(row, smaller(p.rowBlock, p.seq - row));
-        for (i64 key = 0; key < p.seq; ++key) {
-            writeRow(s.dKeys + key * p.headColumns, dq + key * ld + p.width);
-            writeRow(s.dValues + key * p.headColumns, dq + key * ld + 2 * p.width);
+        packAllTurned(at.k, a.ldKv, p.keys, p.size, s.keys);
+        packAllTurned(at.v, a.ldKv, p.keys, p.size, s.values);
+        packAllStraight(at.k, a.ldKv, p.keys, p.size, s.keyRows);
+        std::memset(s.dKeys, 0, p.keys * p.headColumns * sizeof(A));
+        std::memset(s.dValues, 0, p.keys * p.headColumns * sizeof(A));
+        const i64 group = a.heads / a.kvHeads;
+        for (head = at.keyHead * group; head < (at.keyHead + 1) * group; ++head) {
+            q = at.q + head * p.size;
+            const i64 first = at.queryRow * a.ldO + head * p.size;
+            o = static_cast<const T *>(a.o) + first;
+            dO = static_cast<const T *>(a.dO) + first;
+            dq = static_cast<T *>(a.dq) + at.queryRow * a.ldQ + head * p.size;
+            lse = static_cast<const A *>(a.lse) + head * a.tokens + at.queryRow;
+            for (i64 row = 0; row < p.queries; row += p.rowBlock)
+                rowsFrom(row, smaller(p.rowBlock, p.queries - row));
+        }
+        const i64 keyRow = at.sequence * a.rowsKv;
+        for (i64 key = 0; key < p.keys; ++key) {
+            const i64 place = (keyRow + key) * a.ldKv + at.keyHead * p.size;
+            writeRow(s.dKeys + key * p.headColumns, static_cast<T *>(a.dk) + place, a.addKv);
+            writeRow(s.dValues + key * p.headColumns, static_cast<T *>(a.dv) + place, a.addKv);
         }
     }
 
-    void writeRow(const A *from, T *to) const
+    void writeRow(const A *from, T *to, bool add) const
     {
-        forLanes<T>(p.size, [&](i64 d, auto part) { part.put(to + d, part.get(from + d)); });
+        forLanes<T>(p.size, [&](i64 d, auto part) {
+            part.put(to + d, add ? part.get(to + d) + part.get(from + d) : part.get(from + d));
+        });
     }
 
     A dotOf(i64 row) const
     {
         VecOf<T> total{};
-        const T *x = o + row * ldO, *y = dO + row * ldO;
+        const T *x = o + row * a.ldO, *y = dO + row * a.ldO;
         forLanes<T>(p.size, [&](i64 d, auto part) { total += part.get(x + d) * part.get(y + d); });
         return sum(total);
     }
 
     void rowsFrom(i64 begin, i64 count)
     {
-        const i64 keysEnd = begin + count;
+        const i64 keysEnd = p.seen(begin + count);
         const i64 blocks = (count + maxRows - 1) / maxRows;
         for (i64 block = 0, done = 0; block < blocks; ++block) {
             const int rows = static_cast<int>(count / blocks + (block < count % blocks));
-            const i64 row = begin + done, keys = row + rows;
+            const i64 row = begin + done, keys = p.seen(row + rows);
             StoredOf<T> *probabilities = s.probabilities + done * p.strip,
                         *grads = s.scoreGrads + done * p.strip;
-            stripProduct(q + row * ld, ld, rows, p.size, s.keys, keys, s.scores, p.strip, s.left);
-            stripProduct(dO + row * ldO, ldO, rows, p.size, s.values, keys, s.products, p.strip, s.left);
-            for (int i = 0; i < rows; ++i)
+            stripProduct(q + row * a.ldQ, a.ldQ, rows, p.size, s.keys, keys, s.scores, p.strip, s.left);
+            stripProduct(dO + row * a.ldO, a.ldO, rows, p.size, s.values, keys, s.products, p.strip, s.left);
+            for (int i = 0; i < rows; ++i) {
+                const i64 limit = p.seen(row + i + 1);
+                if (a.dropout)
+                    dropProbabilities(a, at.sequence, head, row + i, s.products + i * p.strip, limit);
                 scoreGradients<T>(s.scores + i * p.strip, s.products + i * p.strip,
-                                  probabilities + i * p.strip, grads + i * p.strip, row + i + 1,
+                                  probabilities + i * p.strip, grads + i * p.strip, limit,
                                   smaller(roundUp(keysEnd, 2), p.strip), scale, lse[row + i], dotOf(row + i));
+                if (a.dropout)
+                    dropProbabilities(a, at.sequence, head, row + i, probabilities + i * p.strip, limit);
+            }
             probabilityProduct<T>(p, grads, rows, keys, s.keyRows, s.tile);
             for (int i = 0; i < rows; ++i)
-                writeRow(s.tile + i * p.headColumns, dq + (row + i) * ld);
+                writeRow(s.tile + i * p.headColumns, dq + (row + i) * a.ldQ, a.addQ);
             done += rows;
         }
-        packAllStraight(q + begin * ld, ld, count, p.size, s.queryRows);
-        packAllStraight(dO + begin * ldO, ldO, count, p.size, s.gradRows);
+        packAllStraight(q + begin * a.ldQ, a.ldQ, count, p.size, s.queryRows);
+        packAllStraight(dO + begin * a.ldO, a.ldO, count, p.size, s.gradRows);
         turnedProduct<T>(p, s.probabilities, count, keysEnd, begin, s.gradRows, s.dValues, s.left);
         turnedProduct<T>(p, s.scoreGrads, count, keysEnd, begin, s.queryRows, s.dKeys, s.left);
     }

@@ -21,13 +21,17 @@ void writeGradient(const void *sums, void *gradient, i64 count, bool accumulate)
     });
 }
 
+/// Rows outside first … first + count are another rank's.
 template<typename T, typename G>
-void scatterAdd(const std::int32_t *index, const void *dx, void *gradient, i64 rows, i64 width, i64 begin,
-                i64 end)
+void scatterAdd(const std::int32_t *index, const void *dx, void *gradient, i64 first, i64 count, i64 rows,
+                i64 width, i64 begin, i64 end)
 {
     for (i64 r = 0; r < rows; ++r) {
+        const i64 row = index[r] - first;
+        if (row < 0 || row >= count)
+            continue;
         const T *from = static_cast<const T *>(dx) + r * width + begin;
-        G *to = static_cast<G *>(gradient) + index[r] * width + begin;
+        G *to = static_cast<G *>(gradient) + row * width + begin;
         forLanes<T>(end - begin,
                     [&](i64 i, auto part) { part.put(to + i, part.get(to + i) + part.get(from + i)); });
     }

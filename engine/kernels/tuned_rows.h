@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Kernels that go over rows once: norm, GELU, sums of columns, embedding, softmax with the loss.
+// Kernels that go over rows once: GELU, SwiGLU, rotary positions, sums of columns, embedding.
 #pragma once
 
 #include "engine/kernels/tuned_gemm.h"
@@ -27,72 +27,6 @@ RY_INLINE AccOf<T> rowSum(i64 count, F f)
             total += rest[l];
     }
     return total;
-}
-
-template<typename T>
-void normForward(const void *x, const void *w, const void *b, void *n, void *stats, i64 rows, i64 width,
-                 double eps)
-{
-    using A = AccOf<T>;
-    const T *weight = static_cast<const T *>(w), *bias = static_cast<const T *>(b);
-    for (i64 r = 0; r < rows; ++r) {
-        const T *from = static_cast<const T *>(x) + r * width;
-        T *to = static_cast<T *>(n) + r * width;
-        const A mean =
-            rowSum<T>(width, [&](i64 i, auto part) { return part.get(from + i); }) / static_cast<A>(width);
-        const A square = rowSum<T>(width, [&](i64 i, auto part) {
-            const VecOf<T> d = part.get(from + i) - mean;
-            return d * d;
-        });
-        const A scale =
-            1 / static_cast<A>(std::sqrt(static_cast<double>(square) / static_cast<double>(width) + eps));
-        forLanes<T>(width, [&](i64 i, auto part) {
-            part.put(to + i, (part.get(from + i) - mean) * scale * part.get(weight + i) + part.get(bias + i));
-        });
-        static_cast<A *>(stats)[2 * r] = mean;
-        static_cast<A *>(stats)[2 * r + 1] = scale;
-    }
-}
-
-template<typename T>
-void normBackward(void *dn, const void *x, const void *stats, const void *w, const void *dx, void *dw,
-                  void *db, i64 rows, i64 width)
-{
-    using A = AccOf<T>;
-    const T *weight = static_cast<const T *>(w);
-    A *dWeight = static_cast<A *>(dw), *dBias = static_cast<A *>(db);
-    for (i64 r = 0; r < rows; ++r) {
-        const T *from = static_cast<const T *>(x) + r * width;
-        const T *residual = dx ? static_cast<const T *>(dx) + r * width : nullptr;
-        T *grad = static_cast<T *>(dn) + r * width;
-        const A mean = static_cast<const A *>(stats)[2 * r], scale = static_cast<const A *>(stats)[2 * r + 1];
-        VecOf<T> sumVec{}, dotVec{};
-        A sumTail = 0, dotTail = 0;
-        forLanes<T>(width, [&](i64 i, auto part) {
-            const VecOf<T> g = part.get(grad + i), hat = (part.get(from + i) - mean) * scale;
-            part.put(dWeight + i, part.get(dWeight + i) + g * hat);
-            part.put(dBias + i, part.get(dBias + i) + g);
-            const VecOf<T> scaled = g * part.get(weight + i);
-            if constexpr (sizeof(part) == sizeof(Whole)) {
-                sumVec += scaled;
-                dotVec += scaled * hat;
-            } else {
-                for (i64 l = 0; l < width - i; ++l) {
-                    sumTail += scaled[l];
-                    dotTail += scaled[l] * hat[l];
-                }
-            }
-        });
-        const A mid = (sum(sumVec) + sumTail) / static_cast<A>(width),
-                slope = (sum(dotVec) + dotTail) / static_cast<A>(width);
-        forLanes<T>(width, [&](i64 i, auto part) {
-            const VecOf<T> hat = (part.get(from + i) - mean) * scale;
-            VecOf<T> value = (part.get(grad + i) * part.get(weight + i) - mid - hat * slope) * scale;
-            if (residual)
-                value += part.get(residual + i);
-            part.put(grad + i, value);
-        });
-    }
 }
 
 template<typename T>
@@ -131,6 +65,61 @@ void geluBackward(void *da, const void *u, void *db, i64 rows, i64 width)
     }
 }
 
+/// silu(gate)·up (Shazeer 2020); a row of u is the gates, then the ups.
+template<typename T>
+void swigluForward(const void *u, void *a, i64 rows, i64 width)
+{
+    for (i64 r = 0; r < rows; ++r) {
+        const T *gate = static_cast<const T *>(u) + r * 2 * width, *up = gate + width;
+        T *to = static_cast<T *>(a) + r * width;
+        forLanes<T>(width, [&](i64 i, auto part) {
+            const VecOf<T> g = part.get(gate + i);
+            part.put(to + i, g / (exponential(-g) + static_cast<AccOf<T>>(1)) * part.get(up + i));
+        });
+    }
+}
+
+/// du may be u.
+template<typename T>
+void swigluBackward(const void *da, const void *u, void *du, i64 rows, i64 width)
+{
+    constexpr AccOf<T> one = 1;
+    for (i64 r = 0; r < rows; ++r) {
+        const T *gate = static_cast<const T *>(u) + r * 2 * width, *up = gate + width;
+        const T *grad = static_cast<const T *>(da) + r * width;
+        T *dGate = static_cast<T *>(du) + r * 2 * width, *dUp = dGate + width;
+        forLanes<T>(width, [&](i64 i, auto part) {
+            const VecOf<T> g = part.get(gate + i), d = part.get(grad + i), value = part.get(up + i);
+            const VecOf<T> sigma = one / (exponential(-g) + one);
+            part.put(dUp + i, d * g * sigma);
+            part.put(dGate + i, d * value * sigma * (g * (one - sigma) + one));
+        });
+    }
+}
+
+/// Pairs (i, i + size/2) of every head turned by the angle of the row's position (Su et al. 2021, in halves as Hugging Face
+/// stores it). table [positions, size]: cosines, then sines.
+template<typename T>
+void rotate(void *x, i64 ld, const void *table, const std::int32_t *position, i64 rows, i64 heads, i64 size,
+            bool back)
+{
+    using A = AccOf<T>;
+    const i64 half = size / 2;
+    const A turn = back ? -1 : 1;
+    for (i64 r = 0; r < rows; ++r) {
+        const A *cosine = static_cast<const A *>(table) + position[r] * size, *sine = cosine + half;
+        for (i64 h = 0; h < heads; ++h) {
+            T *low = static_cast<T *>(x) + r * ld + h * size, *high = low + half;
+            forLanes<T>(half, [&](i64 i, auto part) {
+                const VecOf<T> a = part.get(low + i), b = part.get(high + i), c = part.get(cosine + i),
+                               s = part.get(sine + i) * turn;
+                part.put(low + i, a * c - b * s);
+                part.put(high + i, b * c + a * s);
+            });
+        }
+    }
+}
+
 template<typename T>
 void columnSum(const void *x, i64 ld, i64 rows, i64 width, void *out)
 {
@@ -154,6 +143,7 @@ void columnSum(const void *x, i64 ld, i64 rows, i64 width, void *out)
         });
 }
 
+/// y += x [+ b]
 template<typename T>
 void join(const void *x, void *y, const void *b, i64 rows, i64 width)
 {
@@ -162,88 +152,37 @@ void join(const void *x, void *y, const void *b, i64 rows, i64 width)
         const T *from = static_cast<const T *>(x) + r * width;
         T *to = static_cast<T *>(y) + r * width;
         forLanes<T>(width, [&](i64 i, auto part) {
-            part.put(to + i, part.get(to + i) + part.get(from + i) + part.get(bias + i));
+            VecOf<T> value = part.get(to + i) + part.get(from + i);
+            if (bias)
+                value += part.get(bias + i);
+            part.put(to + i, value);
         });
     }
 }
 
+/// Rows of the table from `first` on; others are zeros.
 template<typename T>
-void lookup(const std::int32_t *index, const void *table, void *x, i64 rows, i64 width)
+void lookup(const std::int32_t *index, const void *table, i64 first, i64 count, void *x, i64 rows, i64 width)
 {
-    for (i64 r = 0; r < rows; ++r)
-        std::memcpy(static_cast<T *>(x) + r * width, static_cast<const T *>(table) + index[r] * width,
-                    width * sizeof(T));
+    for (i64 r = 0; r < rows; ++r) {
+        T *to = static_cast<T *>(x) + r * width;
+        const i64 row = index[r] - first;
+        if (row >= 0 && row < count)
+            std::memcpy(to, static_cast<const T *>(table) + row * width, width * sizeof(T));
+        else
+            std::memset(to, 0, width * sizeof(T));
+    }
 }
 
 template<typename T>
-void addPositions(void *x, const void *table, i64 first, i64 period, i64 rows, i64 width)
+void addPositions(void *x, const void *table, const std::int32_t *position, i64 rows, i64 width)
 {
     for (i64 r = 0; r < rows; ++r) {
-        const T *from = static_cast<const T *>(table) + (first + r) % period * width;
+        const T *from = static_cast<const T *>(table) + position[r] * width;
         T *to = static_cast<T *>(x) + r * width;
         forLanes<T>(width,
                     [&](i64 i, auto part) { part.put(to + i, part.get(to + i) + part.get(from + i)); });
     }
-}
-
-/// One row: logits l → loss and, in place, (softmax − onehot)·scale as T from the row's beginning.
-template<typename T, typename L>
-AccOf<T> softmaxLossRow(L *logits, i64 vocab, std::int32_t label, bool backward, AccOf<T> scale)
-{
-    using A = AccOf<T>;
-    constexpr i64 lanes = lanesOf<T>;
-    T *grads = reinterpret_cast<T *>(logits);
-    if (label < 0) {
-        if (backward)
-            std::memset(grads, 0, vocab * sizeof(T));
-        return 0;
-    }
-    VecOf<T> best = splat<T>(-__builtin_inff());
-    A top = -__builtin_inff();
-    i64 j = 0;
-    for (; j + lanes <= vocab; j += lanes)
-        best = maximum(best, load(logits + j));
-    for (; j < vocab; ++j)
-        top = larger<A>(top, widen(logits[j]));
-    top = larger(top, largest(best));
-    const A target = widen(logits[label]);
-    // In place the T values never overtake the logits that are still to be read: sizeof(T) ≤ sizeof(L).
-    const A total = rowSum<T>(vocab, [&](i64 i, auto part) {
-        const VecOf<T> e = exponential(part.get(logits + i) - top);
-        if (backward && sizeof(T) == sizeof(A))
-            part.put(reinterpret_cast<A *>(logits) + i, e);
-        return e;
-    });
-    const A logTotal = static_cast<A>(std::log(static_cast<double>(total)));
-    if (backward) {
-        const A factor = scale / total;
-        forLanes<T>(vocab, [&](i64 i, auto part) {
-            VecOf<T> e;
-            if constexpr (sizeof(T) == sizeof(A))
-                e = part.get(reinterpret_cast<A *>(logits) + i);
-            else
-                e = exponential(part.get(logits + i) - top);
-            part.put(grads + i, e * factor);
-        });
-        narrow((static_cast<A>(std::exp(static_cast<double>(target - top))) / total - 1) * scale,
-               grads[label]);
-    }
-    return logTotal - (target - top);
-}
-
-template<typename T>
-double softmaxLoss(const SoftmaxLoss &s)
-{
-    double loss = 0;
-    for (i64 r = 0; r < s.rows; ++r) {
-        if (s.wide)
-            loss += softmaxLossRow<T>(static_cast<AccOf<T> *>(s.logits) + r * s.ld, s.vocab, s.labels[r],
-                                      s.backward, static_cast<AccOf<T>>(s.scale));
-        else
-            loss += softmaxLossRow<T>(static_cast<T *>(s.logits) + r * s.ld, s.vocab, s.labels[r], s.backward,
-                                      static_cast<AccOf<T>>(s.scale));
-    }
-    return loss;
 }
 
 template<typename A>

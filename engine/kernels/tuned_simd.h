@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if RY_VECTOR_BYTES == 64
+#if RY_VECTOR_BYTES >= 32
 #include <immintrin.h>
 #endif
 
@@ -52,6 +52,12 @@ struct Types<Bf16> {
     using Vec = VecF;
     using Mask = VecI;
 };
+template<>
+struct Types<Half> {
+    using Acc = float;
+    using Vec = VecF;
+    using Mask = VecI;
+};
 template<typename T>
 using AccOf = typename Types<T>::Acc;
 template<typename T>
@@ -81,6 +87,22 @@ RY_INLINE float widen(Bf16 value)
     __builtin_memcpy(&result, &bits, 4);
     return result;
 }
+/// A subnormal half becomes a normal float by a subtraction, since subnormal floats count as zeros (FlushSubnormals).
+RY_INLINE float widen(Half value)
+{
+    const std::uint32_t magnitude = (value.bits & 0x7fffu) << 13, exponent = magnitude & 0x0f800000u;
+    const std::uint32_t bits = magnitude
+        + (exponent == 0                 ? 113u
+               : exponent == 0x0f800000u ? 224u
+                                         : 112u)
+            * 0x800000u;
+    const std::uint32_t offset = exponent == 0 ? 113u << 23 : 0u;
+    float result, shift;
+    __builtin_memcpy(&result, &bits, 4);
+    __builtin_memcpy(&shift, &offset, 4);
+    result -= shift;
+    return value.bits & 0x8000u ? -result : result;
+}
 RY_INLINE float widen(float value) { return value; }
 RY_INLINE double widen(double value) { return value; }
 
@@ -92,6 +114,19 @@ RY_INLINE void narrow(float value, Bf16 &result)
     bits = value != value ? 0x7fc00000u : bits + 0x7fffu + ((bits >> 16) & 1u);
     result.bits = static_cast<std::uint16_t>(bits >> 16);
 }
+/// To nearest, ties to even; too large becomes infinity (F. Giesen, "float->half variants", 2012, public domain).
+RY_INLINE void narrow(float value, Half &result)
+{
+    std::uint32_t bits, tiny;
+    __builtin_memcpy(&bits, &value, 4);
+    const std::uint32_t sign = bits & 0x80000000u, size = bits ^ sign;
+    const float shifted = (value < 0 ? -value : value) + 0.5f; // rounds at 2^-24
+    __builtin_memcpy(&tiny, &shifted, 4);
+    const std::uint32_t normal = (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13;
+    const std::uint32_t finite = size < 0x38800000u ? tiny - 0x3f000000u : normal;
+    const std::uint32_t special = size > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    result.bits = static_cast<std::uint16_t>((size >= 0x47800000u ? special : finite) | sign >> 16);
+}
 RY_INLINE void narrow(float value, float &result) { result = value; }
 RY_INLINE void narrow(double value, double &result) { result = value; }
 
@@ -101,6 +136,19 @@ RY_INLINE VecF load(const Bf16 *p)
 {
     const VecU bits = __builtin_convertvector(*reinterpret_cast<const LooseH *>(p), VecU) << 16;
     return reinterpret_cast<VecF>(bits);
+}
+RY_INLINE VecF load(const Half *p)
+{
+#if RY_VECTOR_BYTES == 64
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
+#elif RY_VECTOR_BYTES == 32
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+#else
+    VecF result{};
+    for (int i = 0; i < vectorBytes / 4; ++i)
+        result[i] = widen(p[i]);
+    return result;
+#endif
 }
 RY_INLINE void store(float *p, VecF v) { *reinterpret_cast<LooseF *>(p) = v; }
 RY_INLINE void store(double *p, VecD v) { *reinterpret_cast<LooseD *>(p) = v; }
@@ -115,6 +163,17 @@ RY_INLINE void store(Bf16 *p, VecF v)
     const VecU rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
     bits = (v == v) ? rounded : VecU{} + 0x7fc00000u;
     *reinterpret_cast<LooseH *>(p) = __builtin_convertvector(bits >> 16, VecH);
+}
+RY_INLINE void store(Half *p, VecF v)
+{
+#if RY_VECTOR_BYTES == 64
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#elif RY_VECTOR_BYTES == 32
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+    for (int i = 0; i < vectorBytes / 4; ++i)
+        narrow(v[i], p[i]);
+#endif
 }
 /// The first n lanes; the others are 0.
 template<typename T>

@@ -4,7 +4,8 @@
 
 #include "engine/kernels/tuned_attention.h"
 #include "engine/kernels/tuned_gradients.h"
-#include "engine/kernels/tuned_rows.h"
+#include "engine/kernels/tuned_loss.h"
+#include "engine/kernels/tuned_norms.h"
 
 namespace rankyard::kernels {
 namespace {
@@ -19,15 +20,21 @@ constexpr KernelTable makeTable()
         .attentionScratch = attentionScratch<T>,
         .attentionForward = attentionForward<T>,
         .attentionBackward = attentionBackward<T>,
-        .normForward = normForward<T>,
-        .normBackward = normBackward<T>,
+        .normForward = {normForward<T, true>, normForward<T, false>},
+        .normBackward = {normBackward<T, true>, normBackward<T, false>},
         .geluForward = geluForward<T>,
         .geluBackward = geluBackward<T>,
+        .swigluForward = swigluForward<T>,
+        .swigluBackward = swigluBackward<T>,
+        .rotate = rotate<T>,
+        .dropRows = dropRows<T>,
         .columnSum = columnSum<T>,
         .join = join<T>,
         .lookup = lookup<T>,
         .addPositions = addPositions<T>,
         .softmaxLoss = softmaxLoss<T>,
+        .lossStatistics = lossStatistics<T>,
+        .lossMerge = lossMerge<T>,
         .exponential = exponentialOf<A>,
         .writeGradient = {writeGradient<A>, writeGradient<T>},
         .scatterAdd = {scatterAdd<T, A>, scatterAdd<T, T>},
@@ -36,7 +43,10 @@ constexpr KernelTable makeTable()
     };
 }
 
-constexpr IsaTables makeTables() { return {makeTable<float>(), makeTable<double>(), makeTable<Bf16>()}; }
+constexpr IsaTables makeTables()
+{
+    return {makeTable<float>(), makeTable<double>(), makeTable<Bf16>(), makeTable<Half>()};
+}
 
 } // namespace
 } // namespace rankyard::kernels

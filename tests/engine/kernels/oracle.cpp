@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <numeric>
+
 namespace rankyard::kernels::test {
 
 namespace {
@@ -35,25 +37,56 @@ std::vector<at::Tensor> gradients(const at::Tensor &output, const std::vector<at
                                  seed.defined() ? std::vector<at::Tensor>{seed} : std::vector<at::Tensor>{});
 }
 
-/// [batch, heads, seq, size] from columns of [tokens, 3·width].
-at::Tensor headsOf(const at::Tensor &qkv, std::int64_t part, std::int64_t seq, std::int64_t heads)
+/// `count` heads from column head · size of [tokens, …]: [batch, count, seq, size].
+at::Tensor headsOf(const at::Tensor &qkv, std::int64_t head, std::int64_t count,
+                   const reference::AttentionShape &s)
 {
-    const std::int64_t width = qkv.size(1) / 3;
-    return qkv.narrow(1, part * width, width).reshape({-1, seq, heads, width / heads}).transpose(1, 2);
+    return qkv.narrow(1, head * s.size, count * s.size).reshape({-1, s.seq, count, s.size}).transpose(1, 2);
+}
+
+/// x·cos + rotate_half(x)·sin for x [batch, heads, seq, size].
+at::Tensor rotated(const at::Tensor &x, const Values &frequency, const std::vector<std::int32_t> &position)
+{
+    const std::int64_t half = x.size(-1) / 2;
+    const at::Tensor angle = at::outer(indices(position).to(at::kDouble), tensor(frequency, {half}));
+    const at::Tensor both = at::cat({angle, angle}, -1);
+    const at::Tensor turned = at::cat({-x.narrow(-1, half, half), x.narrow(-1, 0, half)}, -1);
+    return x * both.cos() + turned * both.sin();
 }
 
 /// Written out instead of a fused call: scores, mask, softmax.
-std::pair<at::Tensor, at::Tensor> attend(const at::Tensor &qkv, std::int64_t seq, std::int64_t heads)
+std::pair<at::Tensor, at::Tensor> attend(const at::Tensor &qkv, const reference::AttentionShape &s,
+                                         const Values &frequency = {}, const at::Tensor &factors = {})
 {
-    const at::Tensor q = headsOf(qkv, 0, seq, heads), k = headsOf(qkv, 1, seq, heads),
-                     v = headsOf(qkv, 2, seq, heads);
-    const at::Tensor mask = at::ones({seq, seq}, at::kBool).triu(1);
-    const at::Tensor scores =
-        (at::matmul(q, k.transpose(-2, -1)) / std::sqrt(static_cast<double>(q.size(-1))))
-            .masked_fill(mask, -INFINITY);
-    const at::Tensor o =
-        at::matmul(at::softmax(scores, -1), v).transpose(1, 2).reshape({qkv.size(0), qkv.size(1) / 3});
+    at::Tensor q = headsOf(qkv, 0, s.heads, s), k = headsOf(qkv, s.heads, s.kvHeads, s);
+    at::Tensor v = headsOf(qkv, s.heads + s.kvHeads, s.kvHeads, s);
+    if (!frequency.empty()) {
+        std::vector<std::int32_t> position(static_cast<std::size_t>(s.seq));
+        std::iota(position.begin(), position.end(), 0);
+        q = rotated(q, frequency, position);
+        k = rotated(k, frequency, position);
+    }
+    k = k.repeat_interleave(s.heads / s.kvHeads, 1);
+    v = v.repeat_interleave(s.heads / s.kvHeads, 1);
+    const at::Tensor mask = at::ones({s.seq, s.seq}, at::kBool).triu(1);
+    const at::Tensor scores = (at::matmul(q, k.transpose(-2, -1)) / std::sqrt(static_cast<double>(s.size)))
+                                  .masked_fill(mask, -INFINITY);
+    at::Tensor p = at::softmax(scores, -1);
+    if (factors.defined())
+        p = p * factors;
+    const at::Tensor o = at::matmul(p, v).transpose(1, 2).reshape({qkv.size(0), s.heads * s.size});
     return {o, at::logsumexp(scores, {-1})};
+}
+
+at::Tensor rmsNorm(const at::Tensor &x, const at::Tensor &w, double eps)
+{
+    return x * at::rsqrt(x.pow(2).mean({-1}, true) + eps) * w;
+}
+
+at::Tensor gated(const at::Tensor &u)
+{
+    const std::int64_t width = u.size(1) / 2;
+    return at::silu(u.narrow(1, 0, width)) * u.narrow(1, width, width);
 }
 
 } // namespace
@@ -75,13 +108,40 @@ GeluOracle geluOracle(const Values &u, const Values &da)
     return {valuesOf(a), valuesOf(gradients(a, {input}, tensor(da, a.sizes()))[0])};
 }
 
-AttentionOracle attentionOracle(const Values &qkv, std::int64_t seq, std::int64_t heads, std::int64_t size,
-                                const Values &dO)
+NormOracle rmsNormOracle(const Values &x, const Values &w, std::int64_t width, double eps, const Values &dn)
 {
-    const std::int64_t width = heads * size, tokens = static_cast<std::int64_t>(qkv.size()) / (3 * width);
-    const at::Tensor input = tensor(qkv, {tokens, 3 * width}, true);
-    const auto [o, lse] = attend(input, seq, heads);
-    const at::Tensor byHead = lse.transpose(0, 1).reshape({heads, tokens});
+    const at::Tensor input = tensor(x, {static_cast<std::int64_t>(x.size()) / width, width}, true);
+    const at::Tensor weight = tensor(w, {width}, true);
+    const at::Tensor n = rmsNorm(input, weight, eps);
+    const auto g = gradients(n, {input, weight}, tensor(dn, n.sizes()));
+    return {valuesOf(n), valuesOf(g[0]), valuesOf(g[1])};
+}
+
+SwigluOracle swigluOracle(const Values &u, std::int64_t width, const Values &da)
+{
+    const at::Tensor input = tensor(u, {static_cast<std::int64_t>(u.size()) / (2 * width), 2 * width}, true);
+    const at::Tensor a = gated(input);
+    return {valuesOf(a), valuesOf(gradients(a, {input}, tensor(da, a.sizes()))[0])};
+}
+
+RotateOracle rotateOracle(const Values &x, const Values &frequency, const std::vector<std::int32_t> &position,
+                          std::int64_t heads, std::int64_t size, const Values &dy)
+{
+    const auto rows = static_cast<std::int64_t>(position.size());
+    const at::Tensor input = tensor(x, {rows, heads, size}, true);
+    const at::Tensor y = rotated(input.transpose(0, 1), frequency, position).transpose(0, 1);
+    return {valuesOf(y), valuesOf(gradients(y, {input}, tensor(dy, y.sizes()))[0])};
+}
+
+AttentionOracle attentionOracle(const Values &qkv, const reference::AttentionShape &s, const Values &dO,
+                                const Values &factors)
+{
+    const std::int64_t tokens = static_cast<std::int64_t>(qkv.size()) / s.width();
+    const at::Tensor input = tensor(qkv, {tokens, s.width()}, true);
+    const at::Tensor weights =
+        factors.empty() ? at::Tensor() : tensor(factors, {tokens / s.seq, s.heads, s.seq, s.seq});
+    const auto [o, lse] = attend(input, s, {}, weights);
+    const at::Tensor byHead = lse.transpose(0, 1).reshape({s.heads, tokens});
     return {valuesOf(o), valuesOf(byHead), valuesOf(gradients(o, {input}, tensor(dO, o.sizes()))[0])};
 }
 
@@ -102,22 +162,30 @@ ModelOracle modelOracle(const ModelShape &shape, const Parameters &parameters,
     std::map<std::string, at::Tensor> p;
     for (const auto &[name, value] : parameters)
         p[name] = tensor(value.second, value.first, true);
+    const bool llama = !shape.frequency.empty();
     const auto linear = [&](const at::Tensor &x, const std::string &name) {
-        return at::linear(x, p.at(name + ".weight"), p.at(name + ".bias"));
+        return at::linear(x, p.at(name + ".weight"), llama ? at::Tensor() : p.at(name + ".bias"));
     };
     const auto norm = [&](const at::Tensor &x, const std::string &name) {
-        return at::layer_norm(x, {x.size(1)}, p.at(name + ".weight"), p.at(name + ".bias"), shape.eps);
+        const at::Tensor &w = p.at(name + ".weight");
+        return llama ? rmsNorm(x, w, shape.eps)
+                     : at::layer_norm(x, {x.size(1)}, w, p.at(name + ".bias"), shape.eps);
     };
-    const at::Tensor positions =
-        at::arange(static_cast<std::int64_t>(tokens.size()), at::kLong).remainder(shape.seq);
-    at::Tensor x =
-        at::embedding(p.at("wte.weight"), indices(tokens)) + at::embedding(p.at("wpe.weight"), positions);
+    at::Tensor x = at::embedding(p.at("wte.weight"), indices(tokens));
+    if (!llama) {
+        const at::Tensor positions =
+            at::arange(static_cast<std::int64_t>(tokens.size()), at::kLong).remainder(shape.seq);
+        x = x + at::embedding(p.at("wpe.weight"), positions);
+    }
     for (std::int64_t i = 0; i < shape.layers; ++i) {
         const std::string attn = "layers." + std::to_string(i) + ".attn",
                           mlp = "layers." + std::to_string(i) + ".mlp";
         const at::Tensor qkv = linear(norm(x, attn + ".norm"), attn + ".qkv");
-        x = x + linear(attend(qkv, shape.seq, shape.heads).first, attn + ".out");
-        x = x + linear(at::gelu(linear(norm(x, mlp + ".norm"), mlp + ".up"), "tanh"), mlp + ".down");
+        const reference::AttentionShape s{shape.seq, shape.heads, shape.kvHeads,
+                                          qkv.size(1) / (shape.heads + 2 * shape.kvHeads)};
+        x = x + linear(attend(qkv, s, shape.frequency).first, attn + ".out");
+        const at::Tensor u = linear(norm(x, mlp + ".norm"), mlp + ".up");
+        x = x + linear(llama ? gated(u) : at::gelu(u, "tanh"), mlp + ".down");
     }
     const auto head = p.find("head.weight");
     const at::Tensor logits =

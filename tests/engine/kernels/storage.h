@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
+#include "engine/base/float16.h"
 #include "engine/base/units.h"
 #include "engine/kernels/kernel_table.h"
 #include "engine/kernels/reference.h"
@@ -75,7 +76,7 @@ public:
             return f;
         default:
             std::memcpy(&h, p, 2);
-            return widened(h);
+            return m_type == DType::F16 ? fromHalf(h) : widened(h);
         }
     }
     void set(std::size_t i, double value)
@@ -92,9 +93,11 @@ public:
         case DType::F32:
             std::memcpy(p, &f, 4);
             break;
-        default:
-            std::memcpy(p, &h, 2);
+        default: {
+            const std::uint16_t stored = m_type == DType::F16 ? toHalf(f) : h;
+            std::memcpy(p, &stored, 2);
             break;
+        }
         }
     }
     Values values() const
