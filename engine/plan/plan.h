@@ -23,6 +23,10 @@ public:
     int coordinate(int rank, const std::string &axis) const;
     /// Global ranks of the group of `rank` over `axes`, ascending; contains `rank`.
     std::vector<int> members(int rank, const std::vector<std::string> &axes) const;
+    /// The ranks that share a group of a program with `rank`, ascending; empty when it is in none (Pick::Ends).
+    std::vector<int> members(int rank, const Group &group) const;
+    /// Place of `rank` among the group's members; −1 when it is in none.
+    int indexIn(int rank, const Group &group) const;
     Role role(int rank) const;
 
 private:

@@ -2,6 +2,7 @@
 #include "engine/plan/digest.h"
 #include "engine/plan/step_program.h"
 
+#include <algorithm>
 #include <limits>
 #include <string_view>
 
@@ -15,7 +16,10 @@ constexpr std::string_view schemaFamily = "rankyard/program";
 
 OrderedJson write(const Group &group)
 {
-    return {{"id", group.id}, {"name", group.name}, {"axes", group.axes}, {"size", group.size}};
+    OrderedJson json = {{"id", group.id}, {"name", group.name}, {"axes", group.axes}, {"size", group.size}};
+    if (group.pick != Pick::All)
+        json["pick"] = nameOf(group.pick);
+    return json;
 }
 
 OrderedJson write(const Arena &arena)
@@ -46,14 +50,28 @@ OrderedJson write(const Buffer &buffer)
     }
     if (buffer.sliceGroup != none)
         json["slice_group"] = buffer.sliceGroup;
+    if (buffer.sliceShift != 0)
+        json["slice_shift"] = buffer.sliceShift;
+    if (buffer.tensor != none)
+        json["tensor"] = buffer.tensor;
     return json;
 }
 
 OrderedJson write(const Tensor &tensor)
 {
-    OrderedJson json = {{"id", tensor.id},         {"name", tensor.name},     {"shape", tensor.shape},
-                        {"bucket", tensor.bucket}, {"offset", tensor.offset}, {"decay", tensor.decay},
-                        {"param", tensor.param}};
+    OrderedJson json = {{"id", tensor.id},       {"name", tensor.name},     {"shape", tensor.shape},
+                        {"index", tensor.index}, {"bucket", tensor.bucket}, {"offset", tensor.offset},
+                        {"decay", tensor.decay}};
+    if (tensor.global != tensor.shape)
+        json["global"] = tensor.global;
+    if (tensor.axis != none)
+        json["axis"] = tensor.axis;
+    for (const Section &section : tensor.sections)
+        json["sections"].push_back({section.global, section.local, section.copies});
+    if (!tensor.counted)
+        json["counted"] = false;
+    if (tensor.param != none)
+        json["param"] = tensor.param;
     if (tensor.grad != none)
         json["grad"] = tensor.grad;
     return json;
@@ -67,6 +85,7 @@ OrderedJson write(const Bucket &bucket)
             json[key] = id;
     };
     put("group", bucket.group);
+    put("tie", bucket.tie);
     json["tensors"] = bucket.tensors;
     put("param", bucket.param);
     put("grad", bucket.grad);
@@ -97,6 +116,7 @@ OrderedJson write(const Op &op)
     json["stream"] = nameOf(op.stream);
     put("group", op.group, none);
     put("peer", op.peer, 0);
+    put("channel", op.channel, none);
     if (op.accumulate)
         json["accumulate"] = true;
     json["reads"] = op.reads;
@@ -276,17 +296,39 @@ bool shapeFits(const std::vector<std::int64_t> &shape)
     return true;
 }
 
-void readShape(ObjectReader &reader, const Json &json, std::vector<std::int64_t> &shape)
+void readShape(ObjectReader &reader, const Json &json, std::vector<std::int64_t> &shape,
+               const char *key = "shape", bool required = true)
 {
-    reader.list("shape", shape, 0, mostBytes);
+    reader.list(key, shape, 0, mostBytes, required);
     if (!shapeFits(shape))
-        reader.fail("shape", "too large", json);
+        reader.fail(key, "too large", json);
+}
+
+/// [[global, local, copies], …]
+void readSections(ObjectReader &reader, const Json &json, std::vector<Section> &sections)
+{
+    const Json *found = reader.take("sections", false);
+    if (found == nullptr)
+        return;
+    for (const Json &item : *found) {
+        const bool whole =
+            item.is_array() && item.size() == 3 && std::all_of(item.begin(), item.end(), [](const Json &n) {
+                return n.is_number_unsigned() && n.get<std::uint64_t>() <= mostCount;
+            });
+        if (!whole) {
+            reader.fail("sections", "must be a list of [global, local, copies]", json);
+            return;
+        }
+        sections.push_back(
+            {item[0].get<std::int64_t>(), item[1].get<std::int64_t>(), item[2].get<std::int32_t>()});
+    }
 }
 
 Status read(ObjectReader &reader, const Json &json, const Counts &, Group &group)
 {
     reader.text("name", group.name);
     reader.integer("size", group.size, 2, mostCount);
+    reader.name("pick", group.pick, static_cast<int>(Pick::Ends) + 1, false);
     if (const Json *axes = reader.take("axes", true)) {
         for (const Json &axis : *axes) {
             if (axis.is_string())
@@ -320,6 +362,8 @@ Status read(ObjectReader &reader, const Json &json, const Counts &counts, Buffer
     reader.index("parent", buffer.parent, counts.buffers, false);
     reader.integer("view_offset", buffer.viewOffset, 0, mostBytes, false);
     reader.index("slice_group", buffer.sliceGroup, counts.groups, false);
+    reader.integer("slice_shift", buffer.sliceShift, -mostCount, mostCount, false);
+    reader.index("tensor", buffer.tensor, counts.tensors, false);
     return reader.done();
 }
 
@@ -327,10 +371,16 @@ Status read(ObjectReader &reader, const Json &json, const Counts &counts, Tensor
 {
     reader.text("name", tensor.name);
     readShape(reader, json, tensor.shape);
+    tensor.global = tensor.shape;
+    readShape(reader, json, tensor.global, "global", false);
+    reader.integer("index", tensor.index, 0, mostCount);
+    reader.integer("axis", tensor.axis, 0, 1, false);
+    readSections(reader, json, tensor.sections);
+    reader.flag("counted", tensor.counted);
     reader.index("bucket", tensor.bucket, counts.buckets);
     reader.integer("offset", tensor.offset, 0, mostBytes);
     reader.flag("decay", tensor.decay, true);
-    reader.index("param", tensor.param, counts.buffers);
+    reader.index("param", tensor.param, counts.buffers, false);
     reader.index("grad", tensor.grad, counts.buffers, false);
     RY_TRY(reader.done());
     tensor.numel = numelOf(tensor.shape);
@@ -343,8 +393,9 @@ Status read(ObjectReader &reader, const Json &, const Counts &counts, Bucket &bu
     reader.integer("padded", bucket.padded, 0, mostBytes);
     reader.integer("slices", bucket.slices, 1, mostCount);
     reader.index("group", bucket.group, counts.groups, false);
+    reader.index("tie", bucket.tie, counts.groups, false);
     reader.list("tensors", bucket.tensors, 0, static_cast<std::int64_t>(counts.tensors) - 1);
-    reader.index("param", bucket.param, counts.buffers);
+    reader.index("param", bucket.param, counts.buffers, false);
     reader.index("grad", bucket.grad, counts.buffers, false);
     reader.index("param_slice", bucket.paramSlice, counts.buffers);
     reader.index("grad_slice", bucket.gradSlice, counts.buffers, false);
@@ -360,7 +411,7 @@ Status read(ObjectReader &reader, const Json &, const Counts &counts, Op &op)
     reader.name("kind", op.kind, static_cast<int>(OpKind::Optimizer) + 1);
     reader.name("unit", op.unit.kind, static_cast<int>(UnitKind::Head) + 1, false);
     reader.integer("layer", op.unit.layer, 0, mostCount, false);
-    reader.name("segment", op.segment, static_cast<int>(Segment::Loss) + 1, false);
+    reader.name("segment", op.segment, segmentCount, false);
     reader.integer("microbatch", op.microbatch, 0, mostCount, false);
     reader.integer("chunk", op.chunk, 0, mostCount, false);
     reader.integer("row_begin", op.rowBegin, 0, mostBytes, false);
@@ -368,6 +419,7 @@ Status read(ObjectReader &reader, const Json &, const Counts &counts, Op &op)
     reader.name("stream", op.stream, streamCount);
     reader.index("group", op.group, counts.groups, false);
     reader.integer("peer", op.peer, -mostCount, mostCount, false);
+    reader.integer("channel", op.channel, 0, channelCount - 1, false);
     reader.flag("accumulate", op.accumulate);
     reader.list("reads", op.reads, 0, lastBuffer);
     reader.list("writes", op.writes, 0, lastBuffer);

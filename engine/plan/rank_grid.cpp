@@ -66,6 +66,32 @@ std::vector<int> RankGrid::members(int rank, const std::vector<std::string> &axe
     return ranks;
 }
 
+std::vector<int> RankGrid::members(int rank, const Group &group) const
+{
+    const std::vector<int> all = members(rank, group.axes);
+    if (group.pick == Pick::All)
+        return all;
+    const auto own = static_cast<int>(std::find(all.begin(), all.end(), rank) - all.begin());
+    const auto count = static_cast<int>(all.size());
+    const int outer = count / std::max(1, group.size); // distance of an outer group's members
+    std::vector<int> picked;
+    for (int i = 0; i < count; ++i) {
+        const bool in = group.pick == Pick::Inner ? i / group.size == own / group.size
+            : group.pick == Pick::Outer           ? i % outer == own % outer
+                                                  : i == 0 || i == count - 1;
+        if (in)
+            picked.push_back(all[static_cast<std::size_t>(i)]);
+    }
+    return std::find(picked.begin(), picked.end(), rank) == picked.end() ? std::vector<int>() : picked;
+}
+
+int RankGrid::indexIn(int rank, const Group &group) const
+{
+    const std::vector<int> all = members(rank, group);
+    const auto found = std::find(all.begin(), all.end(), rank);
+    return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+}
+
 Role RankGrid::role(int rank) const { return {coordinate(rank, "pp")}; }
 
 } // namespace rankyard::plan

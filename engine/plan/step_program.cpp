@@ -20,7 +20,8 @@ const char *nameOf(OpKind kind)
 {
     constexpr const char *names[] = {"load-batch",   "forward",    "backward-input", "backward-weight",
                                      "recompute",    "all-reduce", "reduce-scatter", "all-gather",
-                                     "send",         "recv",       "copy",           "grad-norm",
+                                     "send",         "recv",       "shift",          "copy",
+                                     "add",          "encode",     "decode",         "grad-norm",
                                      "step-scalars", "optimizer"};
     return names[static_cast<std::size_t>(kind)];
 }
@@ -33,8 +34,8 @@ const char *nameOf(UnitKind kind)
 
 const char *nameOf(Segment segment)
 {
-    constexpr const char *names[] = {"none", "lookup", "join", "norm", "qkv",
-                                     "core", "out",    "up",   "down", "loss"};
+    constexpr const char *names[] = {"none", "lookup", "join", "norm", "qkv",    "kv",  "core",
+                                     "out",  "up",     "act",  "down", "logits", "loss"};
     return names[static_cast<std::size_t>(segment)];
 }
 
@@ -51,9 +52,25 @@ const char *nameOf(MemoryKind kind)
     return names[static_cast<std::size_t>(kind)];
 }
 
+const char *nameOf(Pick pick)
+{
+    constexpr const char *names[] = {"all", "inner", "outer", "ends"};
+    return names[static_cast<std::size_t>(pick)];
+}
+
 bool isCollective(OpKind kind)
 {
-    return kind == OpKind::AllReduce || kind == OpKind::ReduceScatter || kind == OpKind::AllGather;
+    return kind == OpKind::AllReduce || kind == OpKind::ReduceScatter || kind == OpKind::AllGather
+        || kind == OpKind::Shift;
+}
+
+bool isTransfer(OpKind kind) { return isCollective(kind) || kind == OpKind::Send || kind == OpKind::Recv; }
+
+int laneOf(const Op &op)
+{
+    if (op.kind != OpKind::Send && op.kind != OpKind::Recv)
+        return static_cast<int>(op.stream);
+    return streamCount + 2 * op.channel + (op.kind == OpKind::Recv ? 1 : 0);
 }
 
 std::string placeName(Unit unit, Segment segment)
@@ -86,8 +103,12 @@ std::int64_t offsetOf(const StepProgram &program, BufferId id, int sliceRank)
     const Buffer &buffer = program.buffer(id);
     if (buffer.parent == none)
         return buffer.offset;
-    const std::int64_t slice = buffer.sliceGroup == none ? 0 : sliceRank * buffer.bytes;
-    return program.buffer(buffer.parent).offset + buffer.viewOffset + slice;
+    std::int64_t slice = 0;
+    if (buffer.sliceGroup != none) {
+        const std::int32_t size = program.groups[static_cast<std::size_t>(buffer.sliceGroup)].size;
+        slice = ((sliceRank + buffer.sliceShift) % size + size) % size;
+    }
+    return program.buffer(buffer.parent).offset + buffer.viewOffset + slice * buffer.bytes;
 }
 
 std::int64_t numelOf(const std::vector<std::int64_t> &shape)

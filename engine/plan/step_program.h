@@ -27,12 +27,16 @@ enum class OpKind : std::uint8_t {
     BackwardInput,
     BackwardWeight,
     Recompute,
-    AllReduce,     ///< in place on reads[0] == writes[0]
-    ReduceScatter, ///< in place: slice `rank in group` of writes[0] becomes the sum, the rest is undefined
-    AllGather,     ///< in place: slice `rank in group` of writes[0] goes to everybody
-    Send,
-    Recv,
-    Copy,
+    AllReduce, ///< in place on reads[0] == writes[0]
+    ReduceScatter, ///< writes[0] becomes slice `rank in group` of the sum of reads[0], of which the rest is undefined after
+    AllGather, ///< writes[0] becomes the slices reads[0] of all, by rank in group
+    Send,      ///< reads[0] to the Recv of the same channel on the peer
+    Recv,      ///< writes[0] from the Send of the same channel on the peer
+    Shift, ///< around the ring: reads[0] goes to the rank `peer` places after, writes[0] comes from the one before
+    Copy,        ///< writes[0] = reads[0], between arenas
+    Add,         ///< writes[0] += reads[0]; without `accumulate` writes[0] = reads[0]
+    Encode,      ///< gradients to their compressed form
+    Decode,      ///< sums of the compressed contributions of a group, in its ranks' order
     GradNorm,    ///< per-parameter sums of squares of the gradients that this rank owns, into `stats`
     StepScalars, ///< from the reduced `stats`: loss, gradient norm, overflow, clip factor, vote
     Optimizer,   ///< one fused pass over this rank's slice of a bucket
@@ -46,10 +50,37 @@ struct Unit {
     bool operator==(const Unit &) const = default;
 };
 
-enum class Segment : std::uint8_t { None, Lookup, Join, Norm, Qkv, Core, Out, Up, Down, Loss };
+enum class Segment : std::uint8_t {
+    None,
+    Lookup,
+    Join,
+    Norm,
+    Qkv,
+    Kv,   ///< context parallelism: packs keys and values for the ring
+    Core, ///< one op, or one a context-parallel block
+    Out,
+    Up,
+    Act, ///< the MLP's activation alone, when backward computes it again
+    Down,
+    Logits, ///< tensor parallelism: logits of this rank's part of the vocabulary and their statistics
+    Loss,
+};
+constexpr int segmentCount = 13;
 
+/// What a reader draws in one row. Ops of a stream are first in, first out, but Send and Recv: see `laneOf`.
 enum class Stream : std::uint8_t { Compute, Tensor, Data, Pipeline, Copy };
 constexpr int streamCount = 5;
+
+/// Directed stage pairs of a pipeline, by what flows: a Send meets the Recv of its channel on the peer, first in, first out.
+enum class Channel : std::uint8_t {
+    ForwardUp,    ///< activations to the stage after (peer + 1)
+    ForwardDown,  ///< activations to the stage before: the second chunk of a V (peer − 1)
+    BackwardDown, ///< gradients against ForwardUp (peer − 1)
+    BackwardUp,   ///< gradients against ForwardDown (peer + 1)
+};
+constexpr int channelCount = 4;
+/// Streams, then a lane for the Sends and one for the Recvs of each channel.
+constexpr int laneCount = streamCount + 2 * channelCount;
 
 /// What a byte is for: the rows of every memory report, bar and legend.
 enum class MemoryKind : std::uint8_t {
@@ -85,35 +116,51 @@ struct Buffer {
     std::int64_t bytes = 0;
     bool shared = false;
     bool persistent = false; ///< lives over all steps (parameters, gradients, optimizer): never released
-    /// A view: the bytes lie inside `parent`, at `viewOffset` + (rank in `sliceGroup`) · bytes.
+    /// A view: the bytes lie inside `parent`, at `viewOffset` + ((rank in `sliceGroup`) + sliceShift mod its size) · bytes.
     BufferId parent = none;
     std::int64_t viewOffset = 0;
     GroupId sliceGroup = none;
+    std::int32_t sliceShift = 0; ///< of a ring written out: whose slice
+    TensorId tensor = none;      ///< the parameter whose value or gradient this is
     bool operator==(const Buffer &) const = default;
+};
+
+/// Which of the n ranks that share `axes`, ascending, are in a rank's group.
+enum class Pick : std::uint8_t {
+    All,
+    Inner, ///< blocks of `size` neighbours: shards inside a node, copies of a KV head
+    Outer, ///< every (n / size)-th: the same place of all blocks
+    Ends,  ///< the first and the last: a tied embedding. The others are in no such group
 };
 
 struct Group {
     GroupId id = none;
-    std::string name;              ///< "dp", "dp-cp", "world": as reports and charts call it
+    std::string
+        name; ///< "tp", "cp", "pp", "dp", "dp-cp", "tp-dp", "kv", "embedding", "world": as reports and charts call it
     std::vector<std::string> axes; ///< of the layout: {"dp"}
     std::int32_t size = 1; ///< ranks in it, > 1: groups of one need no collectives and are not in a program
+    Pick pick = Pick::All;
     bool operator==(const Group &) const = default;
 };
 
-/// One op. `reads` and `writes` stand in the order of the table in units.h; a buffer in both is updated in place.
+/// One op. A transfer of an activation or its gradient carries the unit, segment and micro-batch of what it moves. `reads` and `writes` stand in the order of the table in units.h; a buffer in both is updated in place.
 struct Op {
     OpId id = none;
     OpKind kind = OpKind::Forward;
     Unit unit;
     Segment segment = Segment::None;
     std::int32_t microbatch = none;
-    std::int32_t chunk = none; ///< of Head.loss; the bucket of ReduceScatter, AllGather, GradNorm, Optimizer
-    std::int64_t rowBegin = 0; ///< of Head.loss: the tokens of this chunk
+    std::int32_t chunk =
+        none; ///< of Head.logits and loss; the block of a core; the bucket of ops without a unit
+    std::int64_t rowBegin =
+        0; ///< of Head.logits and loss: the tokens of this chunk; of Optimizer: elements of the slice
     std::int64_t rowEnd = 0;
     Stream stream = Stream::Compute;
-    GroupId group = none;    ///< of collectives
-    std::int32_t peer = 0;   ///< of Send and Recv: offset on the group's axis
-    bool accumulate = false; ///< gradients are added to what is there; false: written (beta = 0)
+    GroupId group = none; ///< of transfers
+    std::int32_t peer =
+        0; ///< of Send, Recv, Shift: the other rank's place in the group is own + peer, modulo its size
+    std::int32_t channel = none; ///< of Send and Recv: a Channel
+    bool accumulate = false;     ///< gradients are added to what is there; false: written (beta = 0)
     std::vector<BufferId> reads;
     std::vector<BufferId> writes;
     std::vector<BufferId> releases; ///< dead after this op: what nothing later reads
@@ -123,17 +170,32 @@ struct Op {
     bool operator==(const Op &) const = default;
 };
 
+/// A run of rows or columns that tensor parallelism divides: q, k and v of qkv, gate and up of a gated MLP, else the whole
+/// axis. Rank t of the tensor group has [t / copies · local, + local) of its `global` rows; rows from `global` on are padding.
+struct Section {
+    std::int64_t global = 0;
+    std::int64_t local = 0;
+    std::int32_t copies = 1; ///< neighbours that have the same rows: KV heads when there are fewer than ranks
+    bool operator==(const Section &) const = default;
+};
+
 /// A logical parameter tensor: owns storage, named canonically, referred to by units (DESIGN 1.2).
 struct Tensor {
     TensorId id = none;
     std::string name;
-    std::vector<std::int64_t> shape;
-    std::int64_t numel = 0;
+    std::vector<std::int64_t> shape;  ///< on this rank
+    std::vector<std::int64_t> global; ///< of the model
+    std::int64_t numel = 0;           ///< on this rank
+    std::int32_t index = none; ///< place in modelTensors(): of its random numbers and of its sum in `stats`
+    std::int32_t axis =
+        none; ///< the dimension that is divided over the tensor group; none: all have the whole
+    std::vector<Section> sections; ///< along `axis`, in order; empty without one
+    bool counted = true; ///< in norm and checkpoints; false for the last stage's copy of a tied embedding
     std::int32_t bucket = none;
     std::int64_t offset = 0; ///< elements from the bucket's begin
     bool decay = true;       ///< weight decay applies
-    BufferId param = none;   ///< views in this program
-    BufferId grad = none;    ///< none in eval programs
+    BufferId param = none;   ///< views in this program; none where the bucket is gathered for each use
+    BufferId grad = none;    ///< none in eval programs, and where each micro-batch has its own
     bool operator==(const Tensor &) const = default;
 };
 
@@ -141,11 +203,12 @@ struct Tensor {
 struct Bucket {
     std::int64_t numel = 0;  ///< of its tensors
     std::int64_t padded = 0; ///< elements with padding: a multiple of `slices`
-    std::int32_t slices = 1; ///< dp for ZeRO ≥ 1, else 1
+    std::int32_t slices = 1; ///< ranks of `group` for ZeRO ≥ 1, else 1
     GroupId group = none;    ///< gradients are summed over it; none when no other rank holds this bucket
+    GroupId tie = none;      ///< the slices are then summed over it: the two copies of a tied embedding
     std::vector<TensorId> tensors; ///< by offset
-    BufferId param = none;
-    BufferId grad = none;
+    BufferId param = none;         ///< none with ZeRO 3: gathered for each use
+    BufferId grad = none; ///< none with ZeRO 2 and 3: each micro-batch has its own, reduced into gradSlice
     BufferId paramSlice = none; ///< this rank's slices; the whole bucket when slices = 1
     BufferId gradSlice = none;
     BufferId exp1 = none; ///< first and second moment, master copy (none when compute is the master type)
@@ -170,7 +233,7 @@ struct StepProgram {
     std::vector<Tensor> tensors;
     std::vector<Bucket> buckets;
     std::vector<Op> ops;
-    /// The small reduced vector, fp64: [Σ squares per tensor …, loss sum, non-finite count, vote]; places: StatsSlot. Persistent;
+    /// The small reduced vector, fp64: [Σ squares per tensor of the model …, loss sum, non-finite count, vote]; places: StatsSlot. Persistent;
     /// before op 0 of every run of a program the executor fills it with zeros and puts its vote in.
     BufferId stats = none;
 
@@ -179,8 +242,11 @@ struct StepProgram {
     bool operator==(const StepProgram &) const = default;
 };
 
-/// Places in `stats`, in elements after the per-tensor sums.
+/// Places in `stats`, in elements after the per-tensor sums. Loss: added once a token of the global batch (by tensor rank 0).
 enum StatsSlot : int { StatsLoss = 0, StatsNonFinite = 1, StatsVote = 2, statsSlots = 3 };
+
+/// Ops of one lane are first in, first out.
+int laneOf(const Op &op);
 
 const char *nameOf(ProgramKind kind);
 const char *nameOf(OpKind kind);
@@ -188,13 +254,17 @@ const char *nameOf(UnitKind kind);
 const char *nameOf(Segment segment);
 const char *nameOf(Stream stream);
 const char *nameOf(MemoryKind kind);
+const char *nameOf(Pick pick);
+/// All ranks of the group do it together: reductions, gathers, and a Shift.
 bool isCollective(OpKind kind);
+bool isTransfer(OpKind kind); ///< collectives, Send and Recv
 /// "attn(3).qkv", "embedding.lookup", "head.loss"; "" for ops without a unit.
 std::string placeName(Unit unit, Segment segment);
 /// "op 17 (forward attn(3).qkv, micro-batch 0)": how errors, logs and tool tips call an op.
 std::string opName(const Op &op);
 
-/// Where a buffer begins in its arena for the rank with index `sliceRank` in the buffer's slice group (ignored without one).
+/// Where a buffer begins in its arena for the rank with index `sliceRank` in the buffer's slice group (RankGrid::indexIn;
+/// ignored without one).
 std::int64_t offsetOf(const StepProgram &program, BufferId id, int sliceRank);
 /// Elements of a shape; 1 for an empty one.
 std::int64_t numelOf(const std::vector<std::int64_t> &shape);

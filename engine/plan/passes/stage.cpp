@@ -111,13 +111,17 @@ void StageEmitter::addTensors()
         Tensor tensor;
         tensor.id = static_cast<TensorId>(m_program.tensors.size());
         tensor.name = spec.name;
-        tensor.shape = spec.shape;
+        tensor.index = tensor.id;
+        tensor.shape = tensor.global = spec.shape;
         tensor.numel = numelOf(spec.shape);
         tensor.decay = spec.decay;
         tensor.param = addState(m_program, spec.name, MemoryKind::Params, m_compute, spec.shape);
-        if (m_context.training())
+        m_program.buffers.back().tensor = tensor.id;
+        if (m_context.training()) {
             tensor.grad = addState(m_program, "grad:" + spec.name, MemoryKind::Grads,
                                    m_context.job.precision.grad, spec.shape);
+            m_program.buffers.back().tensor = tensor.id;
+        }
         m_weights[spec.name] = {tensor.param, tensor.grad};
         m_program.tensors.push_back(std::move(tensor));
     }
@@ -144,7 +148,7 @@ Op &StageEmitter::op(OpKind kind, Unit unit, Segment segment, std::vector<Buffer
     op.microbatch = m_microbatch;
     op.reads = std::move(reads);
     op.writes = std::move(writes);
-    op.flops = opFlops(m_context.job, kind, unit, segment, m_tokens);
+    op.flops = opFlops(m_context.job, kind, segment, m_tokens);
     const bool hasGrads = std::any_of(op.writes.begin(), op.writes.end(), [&](BufferId id) {
         return m_program.buffer(id).kind == MemoryKind::Grads;
     });
@@ -242,10 +246,10 @@ void StageEmitter::emitLoss()
         loss.rowEnd = std::min(begin + chunk, m_tokens);
         loss.accumulate = m_context.training() && (m_microbatch > 0 || index > 0);
         const std::int64_t rows = loss.rowEnd - begin;
-        loss.flops = opFlops(job, OpKind::Forward, head, Segment::Loss, rows);
+        loss.flops = opFlops(job, OpKind::Forward, Segment::Loss, rows);
         if (m_context.training()) {
-            loss.flops += opFlops(job, OpKind::BackwardInput, head, Segment::Loss, rows)
-                + opFlops(job, OpKind::BackwardWeight, head, Segment::Loss, rows);
+            loss.flops += opFlops(job, OpKind::BackwardInput, Segment::Loss, rows)
+                + opFlops(job, OpKind::BackwardWeight, Segment::Loss, rows);
         }
     }
 }

@@ -42,7 +42,7 @@ private:
     Signatures m_signatures;
     std::vector<Writer> m_writers;    ///< of transient buffers
     std::vector<TensorId> m_tensorOf; ///< of parameter and gradient views
-    std::array<std::vector<std::int64_t>, 5 * 10 * 14 * 8>
+    std::array<std::vector<std::int64_t>, 5 * segmentCount * 20 * 8>
         m_shapes{};                               ///< of written operands, by segment, kind and place
     std::vector<std::vector<TensorId>> m_weights; ///< what a unit's segment reads in its forward
     std::vector<std::size_t> m_owner; ///< the segment that uses a tensor; its index in m_weights + 1
@@ -142,7 +142,8 @@ Status OperandCheck::checkAlike(const Op &op)
     for (std::size_t place = 0; place < std::min<std::size_t>(op.writes.size(), 8); ++place) {
         const Buffer &buffer = m_program.buffer(op.writes[place]);
         const std::size_t index =
-            ((static_cast<std::size_t>(op.unit.kind) * 10 + static_cast<std::size_t>(op.segment)) * 14
+            ((static_cast<std::size_t>(op.unit.kind) * segmentCount + static_cast<std::size_t>(op.segment))
+                 * 20
              + static_cast<std::size_t>(op.kind))
                 * 8
             + place;
@@ -170,7 +171,7 @@ Status OperandCheck::checkWeights(const Op &op)
         if (const TensorId tensor = m_tensorOf[at(id)]; tensor != none)
             grads.push_back(tensor);
     }
-    const std::size_t index = at(placeOf(op.unit)) * 10 + static_cast<std::size_t>(op.segment);
+    const std::size_t index = at(placeOf(op.unit)) * segmentCount + static_cast<std::size_t>(op.segment);
     if (index >= m_weights.size())
         m_weights.resize(index + 1);
     std::vector<TensorId> &own = m_weights[index];

@@ -143,9 +143,9 @@ TEST(Program, SaysWhereADocumentIsWrong)
 TEST(Program, DigestIsStable)
 {
     const auto plan = makePlan(smallJob());
-    EXPECT_EQ(plan->programs[0].digest, "73656efc3d0869a4ba774ca25bb4f930");
-    EXPECT_EQ(plan->programs[1].digest, "75ed14dfa4da7b1d658610f624bc95c1");
-    EXPECT_EQ(plan->digest(), "8b0bf982419575a0636c7f9de6e873de");
+    EXPECT_EQ(plan->programs[0].digest, "7982f21e6b5d27d756a1ac07201095c0");
+    EXPECT_EQ(plan->programs[1].digest, "d5fc850418c659f6a0b093bf7ceca8bd");
+    EXPECT_EQ(plan->digest(), "28d7407a054eae49f9d765df9f432bc8");
 }
 
 TEST(Program, DigestFollowsTheJob)

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 namespace rankyard::plan {
 
@@ -24,6 +25,83 @@ TEST(Units, TensorsOfGpt2)
     EXPECT_EQ(numel, 124439808); // GPT-2 small as published
     job.model.tied = false;
     EXPECT_EQ(modelTensors(job).back().name, "head.weight");
+}
+
+/// Parameters of the published models (their config.json and safetensors indices).
+TEST(Units, TensorsOfLlama)
+{
+    spec::JobSpec job;
+    job.model.family = "llama";
+    job.model.tied = false;
+    const auto count = [&](std::int64_t layers, std::int64_t hidden, std::int64_t heads,
+                           std::int64_t keyHeads, std::int64_t ffn, std::int64_t vocab) {
+        job.model.layers = layers;
+        job.model.hidden = hidden;
+        job.model.heads = heads;
+        job.model.kvHeads = keyHeads;
+        job.model.ffn = ffn;
+        job.model.vocab = vocab;
+        std::int64_t numel = 0;
+        for (const TensorSpec &tensor : modelTensors(job))
+            numel += numelOf(tensor.shape);
+        return numel;
+    };
+    EXPECT_EQ(count(32, 4096, 32, 32, 11008, 32000), 6738415616);
+    EXPECT_EQ(count(32, 4096, 32, 8, 14336, 128256), 8030261248);
+    EXPECT_EQ(count(80, 8192, 64, 8, 28672, 128256), 70553706496);
+}
+
+TEST(Units, SectionsOfTheTensorGroup)
+{
+    spec::JobSpec job;
+    job.model.family = "llama";
+    job.model.layers = 1;
+    job.model.hidden = 48;
+    job.model.heads = 12;
+    job.model.kvHeads = 3;
+    job.model.ffn = 60;
+    job.model.vocab = 257;
+    job.layout.tp = 6; // two ranks share each KV head
+    std::map<std::string, TensorSpec> tensors;
+    for (const TensorSpec &tensor : modelTensors(job))
+        tensors[tensor.name] = tensor;
+    const auto sections = [&](const char *name) { return tensors[name].sections; };
+    EXPECT_EQ(sections("layers.0.attn.qkv.weight"),
+              (std::vector<Section>{{48, 8, 1}, {12, 4, 2}, {12, 4, 2}}));
+    EXPECT_EQ(sections("layers.0.mlp.up.weight"), (std::vector<Section>{{60, 10, 1}, {60, 10, 1}}));
+    EXPECT_EQ(sections("layers.0.mlp.down.weight"), (std::vector<Section>{{60, 10, 1}}));
+    EXPECT_EQ(tensors["layers.0.mlp.down.weight"].axis, 1);
+    EXPECT_EQ(tensors["layers.0.attn.out.weight"].axis, 1);
+    EXPECT_EQ(sections("wte.weight"), (std::vector<Section>{{257, 43, 1}}))
+        << "one row of padding on the last";
+    EXPECT_EQ(tensors["norm.weight"].axis, none);
+    job.model.family = "gpt2";
+    for (const TensorSpec &tensor : modelTensors(job))
+        tensors[tensor.name] = tensor;
+    EXPECT_EQ(sections("layers.0.attn.qkv.bias"), sections("layers.0.attn.qkv.weight"));
+    EXPECT_EQ(tensors["layers.0.attn.out.bias"].axis, none) << "added after the sum, by every rank alike";
+    job.layout.tp = 1;
+    for (const TensorSpec &tensor : modelTensors(job))
+        EXPECT_EQ(tensor.axis, none);
+}
+
+/// Balanced causal halves: each rank has as much above the diagonal as any other, and every position stands on one rank.
+TEST(Units, PositionsOfContextRanks)
+{
+    for (const std::int64_t ranks : {1, 2, 3, 5}) {
+        const std::int64_t seq = 6 * ranks;
+        std::vector<int> seen(static_cast<std::size_t>(seq), 0);
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+            std::int64_t keys = 0;
+            for (std::int64_t row = 0; row < seq / ranks; ++row) {
+                const std::int64_t position = positionOf(row, seq, rank, ranks);
+                ++seen[static_cast<std::size_t>(position)];
+                keys += position + 1;
+            }
+            EXPECT_EQ(keys, seq * (seq + 1) / 2 / ranks);
+        }
+        EXPECT_EQ(seen, std::vector<int>(static_cast<std::size_t>(seq), 1));
+    }
 }
 
 TEST(Units, InitAndDecay)
@@ -107,6 +185,13 @@ TEST(RankGrid, CoordinatesAndMembers)
     EXPECT_EQ(grid.members(9, {"dp", "pp"}), (std::vector<int>{1, 3, 5, 7, 9, 11}));
     EXPECT_EQ(grid.members(0, {"tp", "cp", "dp", "pp"}).size(), 12U);
     EXPECT_EQ(grid.role(9).stage, 1);
+    EXPECT_EQ(grid.members(9, Group{0, "dp-replicate", {"dp", "tp"}, 3, Pick::Outer}),
+              (std::vector<int>{7, 9, 11}));
+    EXPECT_EQ(grid.members(9, Group{0, "dp-shard", {"dp", "tp"}, 2, Pick::Inner}), (std::vector<int>{8, 9}));
+    EXPECT_EQ(grid.indexIn(9, Group{0, "dp-replicate", {"dp", "tp"}, 3, Pick::Outer}), 1);
+    const Group ends{0, "embedding", {"dp"}, 2, Pick::Ends};
+    EXPECT_EQ(grid.members(7, ends), (std::vector<int>{7, 11}));
+    EXPECT_EQ(grid.indexIn(9, ends), -1) << "between the ends";
     layout.order = "pp-dp";
     const RankGrid other(layout);
     EXPECT_EQ(other.world(), 12) << "axes that the order leaves out come last";
