@@ -15,6 +15,9 @@
 /// hosts, later NCCL.
 namespace rankyard::comm {
 
+/// FIFOs of messages in each direction between two ranks: a pipeline's, by what flows (plan::Channel).
+constexpr int channelCount = 4;
+
 enum class ReduceOp : std::uint8_t { Sum, Max };
 
 /// Bytes of one operation on this rank: `payload` logical, `wire` by the algorithm's formula, `moved`
@@ -57,8 +60,9 @@ public:
     virtual Result<Ticket> reduceScatter(void *data, std::int64_t count, DType type) = 0;
     /// `count` elements in total, a multiple of size(). Slice rank() goes to everybody.
     virtual Result<Ticket> allGather(void *data, std::int64_t count, DType type) = 0;
-    virtual Result<Ticket> send(const void *data, std::int64_t bytes, int peer) = 0;
-    virtual Result<Ticket> receive(void *data, std::int64_t bytes, int peer) = 0;
+    /// To and from a peer, first in, first out within a channel: message k of a channel on one side is message k on the other.
+    virtual Result<Ticket> send(const void *data, std::int64_t bytes, int peer, int channel = 0) = 0;
+    virtual Result<Ticket> receive(void *data, std::int64_t bytes, int peer, int channel = 0) = 0;
 
     /// Does what can be done now without waiting, at most about `budget` bytes. True when this operation is
     /// complete.

@@ -148,18 +148,18 @@ public:
             return m_gloo->_allgather_base(all, operation.own);
         });
     }
-    Result<Ticket> send(const void *data, std::int64_t bytes, int peer) override
+    Result<Ticket> send(const void *data, std::int64_t bytes, int peer, int channel) override
     {
         return start(bytes, 0, [&](Operation &) {
             std::vector<at::Tensor> tensors{view(const_cast<void *>(data), bytes, DType::U8)};
-            return m_gloo->send(tensors, peer, 0);
+            return m_gloo->send(tensors, peer, channel);
         });
     }
-    Result<Ticket> receive(void *data, std::int64_t bytes, int peer) override
+    Result<Ticket> receive(void *data, std::int64_t bytes, int peer, int channel) override
     {
         return start(bytes, 0, [&](Operation &) {
             std::vector<at::Tensor> tensors{view(data, bytes, DType::U8)};
-            return m_gloo->recv(tensors, peer, 0);
+            return m_gloo->recv(tensors, peer, channel);
         });
     }
 

@@ -39,8 +39,8 @@ HostCommunicator::HostCommunicator(HostGroup group)
       m_inputs(m_group.ranks.size()),
       m_buffers(m_group.ranks.size()),
       m_messages(figuresKept),
-      m_sends(m_group.ranks.size()),
-      m_receives(m_group.ranks.size())
+      m_sends(m_group.ranks.size() * channelCount),
+      m_receives(m_group.ranks.size() * channelCount)
 {
     for (std::size_t r = 0; r < m_group.pids.size(); ++r)
         m_threads = m_threads && (static_cast<int>(r) == m_rank || m_group.pids[r] == 0);

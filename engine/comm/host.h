@@ -41,8 +41,8 @@ public:
     Result<Ticket> allReduce(void *data, std::int64_t count, DType type, ReduceOp op) override;
     Result<Ticket> reduceScatter(void *data, std::int64_t count, DType type) override;
     Result<Ticket> allGather(void *data, std::int64_t count, DType type) override;
-    Result<Ticket> send(const void *data, std::int64_t bytes, int peer) override;
-    Result<Ticket> receive(void *data, std::int64_t bytes, int peer) override;
+    Result<Ticket> send(const void *data, std::int64_t bytes, int peer, int channel) override;
+    Result<Ticket> receive(void *data, std::int64_t bytes, int peer, int channel) override;
     Result<bool> advance(Ticket ticket, std::int64_t budget) override;
     Status wait(Ticket ticket) override;
     Figures figures(Ticket ticket) const override;
@@ -70,15 +70,17 @@ private:
     struct Message {
         Verb verb = Verb::None;
         int peer = -1;
+        int channel = 0;
         std::byte *data = nullptr;
         std::int64_t bytes = 0;
         std::int64_t cursor = 0;
         bool published = false;
         bool done = true;
-        std::uint64_t next = 0; ///< the following message of the same direction and peer, by ticket count
+        std::uint64_t next =
+            0; ///< the following message of the same direction, peer and channel, by ticket count
         Figures figures;
     };
-    /// The FIFO of one direction and peer: messages that are not done, first and last by ticket count (0:
+    /// The FIFO of one direction, peer and channel: messages that are not done, first and last by ticket count (0:
     /// none).
     struct Queue {
         std::uint64_t first = 0;
@@ -106,7 +108,7 @@ private:
     Message &message(std::uint64_t count) { return m_messages[count % figuresKept]; }
 
     Result<Ticket> start(Verb verb, void *data, std::int64_t count, DType type, ReduceOp op);
-    Result<Ticket> startMessage(Verb verb, std::byte *data, std::int64_t bytes, int peer);
+    Result<Ticket> startMessage(Verb verb, std::byte *data, std::int64_t bytes, int peer, int channel);
     bool isComplete(Ticket ticket);
     Status progress(Budget &budget);
     Error fail(Error error);
@@ -159,7 +161,7 @@ private:
 
     std::uint64_t m_messageCount = 0;
     std::vector<Message> m_messages;
-    std::vector<Queue> m_sends; ///< by peer
+    std::vector<Queue> m_sends; ///< by peer and channel
     std::vector<Queue> m_receives;
     int m_openPairs = 0;
 };

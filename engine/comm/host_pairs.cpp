@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-// Send and receive of the host communicator. Message k of a directed pair on one side is message k on the
+// Send and receive of the host communicator. Message k of a channel of a directed pair on one side is message k on the
 // other.
 
 namespace rankyard::comm {
@@ -18,21 +18,25 @@ std::uint64_t chunksOf(std::int64_t bytes)
 
 } // namespace
 
-Result<Ticket> HostCommunicator::send(const void *data, std::int64_t bytes, int peer)
+Result<Ticket> HostCommunicator::send(const void *data, std::int64_t bytes, int peer, int channel)
 {
     // Never written through: the queue holds both directions.
-    return startMessage(Verb::Send, static_cast<std::byte *>(const_cast<void *>(data)), bytes, peer);
+    return startMessage(Verb::Send, static_cast<std::byte *>(const_cast<void *>(data)), bytes, peer, channel);
 }
 
-Result<Ticket> HostCommunicator::receive(void *data, std::int64_t bytes, int peer)
+Result<Ticket> HostCommunicator::receive(void *data, std::int64_t bytes, int peer, int channel)
 {
-    return startMessage(Verb::Receive, static_cast<std::byte *>(data), bytes, peer);
+    return startMessage(Verb::Receive, static_cast<std::byte *>(data), bytes, peer, channel);
 }
 
-Result<Ticket> HostCommunicator::startMessage(Verb verb, std::byte *data, std::int64_t bytes, int peer)
+Result<Ticket> HostCommunicator::startMessage(Verb verb, std::byte *data, std::int64_t bytes, int peer,
+                                              int channel)
 {
     if (m_error)
         return *m_error;
+    if (channel < 0 || channel >= channelCount)
+        return fail(Error::make(Code::Internal, "there is no such channel", nameOf(verb))
+                        .withFound(std::to_string(channel)));
     if (peer < 0 || peer >= m_size || peer == m_rank || bytes < 0)
         return fail(Error::make(Code::Internal, "there is no such peer in the group", nameOf(verb))
                         .withFound(std::to_string(peer)));
@@ -44,12 +48,14 @@ Result<Ticket> HostCommunicator::startMessage(Verb verb, std::byte *data, std::i
     added = Message{};
     added.verb = verb;
     added.peer = peer;
+    added.channel = channel;
     added.data = data;
     added.bytes = bytes;
     added.done = false;
     added.figures.payload = bytes;
     added.figures.wire = verb == Verb::Send ? bytes : 0;
-    Queue &queue = (verb == Verb::Send ? m_sends : m_receives)[static_cast<std::size_t>(peer)];
+    Queue &queue =
+        (verb == Verb::Send ? m_sends : m_receives)[static_cast<std::size_t>(peer * channelCount + channel)];
     (queue.last == 0 ? queue.first : message(queue.last).next) = count;
     queue.last = count;
     ++m_openPairs;
@@ -103,7 +109,7 @@ bool HostCommunicator::await(const Counter &counter, std::uint64_t value, const 
 
 bool HostCommunicator::advanceSend(Message &message, Queue &queue, Budget &budget)
 {
-    Channel &channel = m_segment.channel(m_rank, message.peer);
+    Channel &channel = m_segment.channel(m_rank, message.peer, message.channel);
     const std::uint64_t sequence = queue.finished + 1;
     Descriptor &slot = channel.slots[sequence % slotCount];
     if (!message.published) {
@@ -129,8 +135,8 @@ bool HostCommunicator::advanceSend(Message &message, Queue &queue, Budget &budge
         if (budget.bytes <= 0 || (chunk >= 2 && !await(channel.consumed, chunk - 1, message, sequence)))
             return false;
         const std::int64_t size = std::min(channelChunkBytes, message.bytes - message.cursor);
-        std::memcpy(m_segment.channelBuffer(m_rank, message.peer, chunk), message.data + message.cursor,
-                    static_cast<std::size_t>(size));
+        std::memcpy(m_segment.channelBuffer(m_rank, message.peer, message.channel, chunk),
+                    message.data + message.cursor, static_cast<std::size_t>(size));
         message.cursor += size;
         message.figures.moved += size;
         budget.spend(size);
@@ -143,7 +149,7 @@ bool HostCommunicator::advanceSend(Message &message, Queue &queue, Budget &budge
 
 Result<bool> HostCommunicator::advanceReceive(Message &message, Queue &queue, Budget &budget)
 {
-    Channel &channel = m_segment.channel(message.peer, m_rank);
+    Channel &channel = m_segment.channel(message.peer, m_rank, message.channel);
     const std::uint64_t sequence = queue.finished + 1;
     if (!await(channel.sent, sequence, message, sequence))
         return false;
@@ -164,8 +170,9 @@ Result<bool> HostCommunicator::advanceReceive(Message &message, Queue &queue, Bu
         if (budget.bytes <= 0 || (!direct && !await(channel.staged, chunk + 1, message, sequence)))
             return false;
         const std::int64_t size = std::min(channelChunkBytes, message.bytes - message.cursor);
-        const std::byte *source =
-            direct ? from + message.cursor : m_segment.channelBuffer(message.peer, m_rank, chunk);
+        const std::byte *source = direct
+            ? from + message.cursor
+            : m_segment.channelBuffer(message.peer, m_rank, message.channel, chunk);
         std::memcpy(message.data + message.cursor, source, static_cast<std::size_t>(size));
         message.cursor += size;
         message.figures.moved += size;

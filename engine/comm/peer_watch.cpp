@@ -188,9 +188,11 @@ std::uint64_t PeerWatch::signatureOf(int peer) const
     std::uint64_t sum = get(control.published) + get(control.done) + get(control.staged)
         + get(control.consumed) + get(control.beat) + control.state.load(std::memory_order_relaxed);
     for (int other = 0; other < static_cast<int>(m_peers.size()); ++other) {
-        const Channel &out = m_segment.channel(peer, other);
-        const Channel &in = m_segment.channel(other, peer);
-        sum += get(out.sent) + get(out.staged) + get(in.received) + get(in.consumed);
+        for (int channel = 0; channel < channelCount; ++channel) {
+            const Channel &out = m_segment.channel(peer, other, channel);
+            const Channel &in = m_segment.channel(other, peer, channel);
+            sum += get(out.sent) + get(out.staged) + get(in.received) + get(in.consumed);
+        }
     }
     return sum;
 }

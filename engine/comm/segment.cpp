@@ -25,17 +25,18 @@ RankControl &Segment::control(int rank) const
     return *reinterpret_cast<RankControl *>(at(rank * static_cast<std::int64_t>(sizeof(RankControl))));
 }
 
-Channel &Segment::channel(int from, int to) const
+Channel &Segment::channel(int from, int to, int channel) const
 {
     const std::int64_t begin = m_size * static_cast<std::int64_t>(sizeof(RankControl));
     return *reinterpret_cast<Channel *>(
-        at(begin + (from * m_size + to) * static_cast<std::int64_t>(sizeof(Channel))));
+        at(begin
+           + ((from * m_size + to) * channelCount + channel) * static_cast<std::int64_t>(sizeof(Channel))));
 }
 
 std::int64_t Segment::dataBegin() const
 {
     return roundUp(m_size * static_cast<std::int64_t>(sizeof(RankControl))
-                       + m_size * m_size * static_cast<std::int64_t>(sizeof(Channel)),
+                       + m_size * m_size * channelCount * static_cast<std::int64_t>(sizeof(Channel)),
                    page);
 }
 
@@ -49,18 +50,18 @@ std::byte *Segment::staging(int rank, std::uint64_t chunk) const
     return at(dataBegin() + rank * rankArea + smallArea + static_cast<std::int64_t>(chunk % 2) * chunkBytes);
 }
 
-std::byte *Segment::channelBuffer(int from, int to, std::uint64_t chunk) const
+std::byte *Segment::channelBuffer(int from, int to, int channel, std::uint64_t chunk) const
 {
-    const std::int64_t pair = static_cast<std::int64_t>(from) * m_size + to;
+    const std::int64_t fifo = (static_cast<std::int64_t>(from) * m_size + to) * channelCount + channel;
     return at(dataBegin() + m_size * rankArea
-              + (pair * 2 + static_cast<std::int64_t>(chunk % 2)) * channelChunkBytes);
+              + (fifo * 2 + static_cast<std::int64_t>(chunk % 2)) * channelChunkBytes);
 }
 
 std::int64_t Segment::bytes(int size)
 {
     const Segment segment(nullptr, size);
-    const std::int64_t pairs = static_cast<std::int64_t>(size) * size;
-    return segment.dataBegin() + size * rankArea + pairs * 2 * channelChunkBytes;
+    const std::int64_t fifos = static_cast<std::int64_t>(size) * size * channelCount;
+    return segment.dataBegin() + size * rankArea + fifos * 2 * channelChunkBytes;
 }
 
 std::int64_t hostSegmentBytes(int size) { return Segment::bytes(size); }

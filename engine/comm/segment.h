@@ -66,7 +66,7 @@ struct alignas(lineBytes) RankControl {
     alignas(lineBytes) Descriptor slots[slotCount];
 };
 
-/// A FIFO from one rank to another.
+/// One FIFO from one rank to another.
 struct alignas(lineBytes) Channel {
     Counter sent;   ///< by the sender: messages published
     Counter staged; ///< chunks in the channel's two buffers
@@ -84,10 +84,10 @@ public:
     Segment(std::byte *base, int size) : m_base(base), m_size(size) {}
 
     RankControl &control(int rank) const;
-    Channel &channel(int from, int to) const;
+    Channel &channel(int from, int to, int channel) const;
     std::byte *small(int rank, std::uint64_t sequence) const;
     std::byte *staging(int rank, std::uint64_t chunk) const;
-    std::byte *channelBuffer(int from, int to, std::uint64_t chunk) const;
+    std::byte *channelBuffer(int from, int to, int channel, std::uint64_t chunk) const;
 
     static std::int64_t bytes(int size);
 

@@ -218,6 +218,44 @@ TEST_P(Collectives, Messages)
     });
 }
 
+/// What is sent on one channel last is received on it first, while the messages of another wait.
+TEST_P(Collectives, ChannelsDoNotWaitForEachOther)
+{
+    if (size() == 1)
+        return;
+    onThreads(size(), mode(), [this](int rank, Communicator &communicator) {
+        const int next = (rank + 1) % size(), before = (rank + size() - 1) % size();
+        std::vector<std::vector<int>> out(8), in(8);
+        std::vector<Ticket> sent, received;
+        for (std::size_t m = 0; m < 8; ++m) {
+            out[m].assign(m % 2 ? 3 : 50000, static_cast<int>(100 * m) + rank);
+            in[m].assign(out[m].size(), -1);
+        }
+        const auto bytes = [](const std::vector<int> &v) {
+            return static_cast<std::int64_t>(v.size() * sizeof(int));
+        };
+        for (std::size_t m = 8; m-- > 0;) {
+            auto ticket =
+                communicator.receive(in[m].data(), bytes(in[m]), before, static_cast<int>(m % channelCount));
+            ASSERT_TRUE(ticket.ok());
+            received.push_back(*ticket);
+        }
+        for (const std::size_t m :
+             {4u, 5u, 6u, 7u, 0u, 1u, 2u, 3u}) { // within a channel in the order of the receives
+            auto ticket =
+                communicator.send(out[m].data(), bytes(out[m]), next, static_cast<int>(m % channelCount));
+            ASSERT_TRUE(ticket.ok());
+            sent.push_back(*ticket);
+        }
+        for (const Ticket ticket : received)
+            ASSERT_TRUE(communicator.wait(ticket).ok());
+        for (const Ticket ticket : sent)
+            ASSERT_TRUE(communicator.wait(ticket).ok());
+        for (std::size_t m = 0; m < 8; ++m)
+            ASSERT_EQ(in[m], std::vector<int>(in[m].size(), static_cast<int>(100 * m) + before));
+    });
+}
+
 TEST(Groups, TwoGroupsAtOnce)
 {
     const HostGroup a = groupOf(2);
