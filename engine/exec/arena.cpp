@@ -204,6 +204,8 @@ Result<Arenas> Arenas::make(const plan::Plan &plan, int rank, const std::vector<
         needed += arena.bytes;
     if (checkFit)
         RY_TRY(checkBudget(needed, plan, rank));
+    arenas.m_grid = plan.grid;
+    arenas.m_rank = rank;
     arenas.m_base.resize(own.size());
     for (const BootstrapArena &entry : shared) {
         const std::vector<plan::Arena> &theirs = plan.program(plan::ProgramKind::Train, entry.rank).arenas;
@@ -231,6 +233,15 @@ Result<Arenas> Arenas::make(const plan::Plan &plan, int rank, const std::vector<
         arenas.m_mappings.push_back(std::move(mapping));
     }
     return arenas;
+}
+
+std::byte *Arenas::address(const plan::StepProgram &program, plan::BufferId id) const
+{
+    const plan::Buffer &buffer = program.buffer(id);
+    const int slice = buffer.sliceGroup == plan::none
+        ? 0
+        : m_grid.indexIn(m_rank, program.groups[static_cast<std::size_t>(buffer.sliceGroup)]);
+    return base(buffer.arena) + plan::offsetOf(program, id, slice);
 }
 
 std::vector<comm::SharedArena> Arenas::sharedAmong(const std::vector<int> &ranks) const

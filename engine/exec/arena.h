@@ -61,11 +61,8 @@ public:
                                const std::vector<BootstrapArena> &shared = {}, bool checkFit = true);
 
     std::byte *base(plan::ArenaId id) const { return m_base[static_cast<std::size_t>(id)]; }
-    /// Where a buffer lies in this process.
-    std::byte *address(const plan::StepProgram &program, plan::BufferId id, int sliceRank) const
-    {
-        return base(program.buffer(id).arena) + plan::offsetOf(program, id, sliceRank);
-    }
+    /// Where a buffer lies in this process; of a view by slices, this rank's slice.
+    std::byte *address(const plan::StepProgram &program, plan::BufferId id) const;
     /// Bytes mapped and touched, by memory kind.
     const std::array<std::int64_t, plan::memoryKindCount> &bytes() const { return m_bytes; }
     /// What a communicator over `ranks` needs to reach peers' buffers in place; empty when one of them is not
@@ -79,6 +76,8 @@ private:
         std::byte *base;
         std::int64_t bytes;
     };
+    plan::RankGrid m_grid{spec::Layout()};
+    int m_rank = 0;
     std::vector<std::byte *> m_base;
     std::array<std::int64_t, plan::memoryKindCount> m_bytes{};
     std::vector<Mapping> m_mappings;

@@ -5,7 +5,8 @@
 #include "engine/base/float16.h"
 #include "engine/checkpoint/gpt2_names.h"
 #include "engine/checkpoint/store.h"
-#include "engine/exec/shard.h"
+#include "engine/exec/elements.h"
+#include "engine/plan/shard.h"
 
 #include <algorithm>
 #include <array>
@@ -40,6 +41,7 @@ struct Piece {
     std::byte *data = nullptr; ///< of element `begin`
     std::int64_t begin = 0;
     std::int64_t end = 0;
+    bool owned = true; ///< this rank writes it
 
     std::string key() const
     {
@@ -49,40 +51,29 @@ struct Piece {
     std::int64_t bytes() const { return (end - begin) * static_cast<std::int64_t>(bytesOf(dtype)); }
 };
 
-int sliceRankOf(const RankStorage &storage) { return storage.plan->grid.coordinate(storage.rank, "dp"); }
-
 std::vector<Piece> piecesOf(const RankStorage &storage)
 {
     const plan::StepProgram &program = storage.plan->program(plan::ProgramKind::Train, storage.rank);
-    const int sliceRank = sliceRankOf(storage);
     std::vector<Piece> pieces;
-    for (const ShardRange &range : shardOf(program, sliceRank)) {
+    for (const plan::ShardRange &range : plan::shardOf(program, storage.plan->grid, storage.rank)) {
         const plan::Bucket &bucket = program.buckets[static_cast<std::size_t>(range.bucket)];
         for (const Stored &stored : storedRoles) {
             const plan::BufferId id = bucket.*stored.buffer;
             if (id == plan::none)
                 continue;
             const DType dtype = program.buffer(id).dtype;
-            std::byte *base = storage.arenas->address(program, id, sliceRank);
+            std::byte *base = storage.arenas->address(program, id);
             pieces.push_back({stored.role, &program.tensors[static_cast<std::size_t>(range.tensor)], dtype,
                               base + range.at * static_cast<std::int64_t>(bytesOf(dtype)), range.begin,
-                              range.end});
+                              range.end, range.owned});
         }
     }
     return pieces;
 }
 
-/// Whether this rank writes a bucket's state: with slices every rank its own, else the first of the replicas.
-bool owns(const RankStorage &storage, const Piece &piece)
-{
-    const plan::StepProgram &program = storage.plan->program(plan::ProgramKind::Train, storage.rank);
-    return program.buckets[static_cast<std::size_t>(piece.tensor->bucket)].slices > 1
-        || sliceRankOf(storage) == 0;
-}
-
 std::vector<std::int64_t> shapeOf(const plan::Tensor &tensor)
 {
-    return tensor.shape.empty() ? std::vector<std::int64_t>{tensor.numel} : tensor.shape;
+    return tensor.global.empty() ? std::vector<std::int64_t>{tensor.numel} : tensor.global;
 }
 
 // ---------------------------------------------------------------------------------------------------- saving
@@ -112,7 +103,7 @@ fs::path partPath(const fs::path &folder, int rank)
 Status writePart(const RankStorage &storage, const fs::path &folder, const std::function<void()> &alive)
 {
     std::vector<Piece> pieces = piecesOf(storage);
-    std::erase_if(pieces, [&storage](const Piece &piece) { return !owns(storage, piece); });
+    std::erase_if(pieces, [](const Piece &piece) { return !piece.owned; });
     if (pieces.empty())
         return writeFileAtomically(partPath(folder, storage.rank), "{}");
     // Wide types first, so that every reader finds every tensor aligned.

@@ -17,9 +17,10 @@ namespace rankyard::exec {
 
 /// The scalars of a step that kernels read and StepScalars writes. One per rank.
 struct StepState {
-    std::int64_t step = 0; ///< optimizer step about to be made, from 1
-    double lossScale = 1;  ///< the scale that this step's backward uses
-    double lossWeight = 1; ///< 1 ÷ N, N = labels of the whole global batch
+    std::int64_t step = 0;  ///< optimizer step about to be made, from 1
+    std::int64_t batch = 0; ///< global batch that the program runs over, from 0; set by Executor::run
+    double lossScale = 1;   ///< the scale that this step's backward uses
+    double lossWeight = 1;  ///< 1 ÷ N, N = labels of the whole global batch
     double lr = 0;
     // Written by StepScalars from the reduced stats:
     double loss = 0;       ///< mean over N
@@ -46,7 +47,14 @@ struct BindContext {
     const plan::StepProgram *program = nullptr;
     std::span<std::byte *const> address; ///< by buffer id, views and slices resolved for this rank
     int rank = 0;
-    int dpRank = 0; ///< which slice of each bucket is ours
+
+    /// This rank's place in a group of the program; 0 for none.
+    int indexIn(plan::GroupId group) const
+    {
+        return group == plan::none
+            ? 0
+            : plan->grid.indexIn(rank, program->groups[static_cast<std::size_t>(group)]);
+    }
 };
 
 /// A device that runs programs. One per rank; every call from the rank's interpreter thread.
@@ -58,8 +66,7 @@ public:
 
     virtual std::string name() const = 0; ///< "AMD EPYC, AVX-512, 1 thread"
     virtual void setThreads(int threads) = 0;
-    /// Forward, BackwardInput, BackwardWeight, GradNorm, Optimizer. An error names the op and what is
-    /// missing.
+    /// Ops that compute: all but transfers, LoadBatch and StepScalars. An error names the op and what is missing.
     virtual Result<std::unique_ptr<BoundOp>> bind(const BindContext &context, const plan::Op &op) = 0;
     /// Names and bytes of what library kernels allocate inside (DESIGN 1.5, `workspace`), for the memory
     /// report.

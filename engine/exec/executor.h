@@ -44,8 +44,8 @@ struct Execution {
 /// communicators and data, which must outlive it. Every call from the rank's interpreter thread. After make()
 /// nothing here allocates, but errors.
 ///
-/// Compute ops run on this thread in program order. Collectives are started in program order when their waits
-/// are done, and advance in slices between compute ops and, through StepState::poll, within long ones.
+/// Compute ops run on this thread in program order. Transfers are started in program order when their waits are done, and
+/// advance in slices between compute ops and, through StepState::poll, within long ones. It knows kinds of ops, no strategies.
 class Executor
 {
 public:
@@ -55,7 +55,7 @@ public:
         Device *device = nullptr;
         const Arenas *arenas = nullptr;
         std::map<std::string, comm::Communicator *>
-            groups; ///< by the group's name; those of the programs must be there
+            groups; ///< by the group's name; those of this rank's programs must be there
         DataSource *data = nullptr;
         std::atomic<std::uint64_t> *progress =
             nullptr; ///< counts finished ops, for the heartbeat; may be null
@@ -84,25 +84,30 @@ public:
 
 private:
     struct Bound;
-    struct Channel;
+    struct Lane;
+    struct Transfer;
 
     explicit Executor(const Setup &setup);
     Status bind(const plan::StepProgram &program);
     Status runOp(Bound &bound, const plan::Op &op, std::int64_t batch);
     Status awaitWaits(Bound &bound, const plan::Op &op);
-    Status startCollective(Bound &bound, const plan::Op &op);
+    Result<Lane *> laneFor(const plan::StepProgram &program, const plan::Op &op);
+    Status startTransfer(Bound &bound, const plan::Op &op);
+    Status start(Bound &bound, const plan::Op &op, Transfer &transfer);
+    void finishScatter(const Bound &bound, const plan::Op &op) const;
+    Result<bool> advanceFront(Lane &lane, std::int64_t budget);
     Status awaitOp(Bound &bound, plan::OpId id);
     Status drain(Bound &bound);
     void advance(std::int64_t budget);
-    void complete(Channel &channel);
+    void complete(Lane &lane);
     Status loadBatch(Bound &bound, const plan::Op &op, std::int64_t batch);
     void scalars(Bound &bound);
 
     Setup m_setup;
-    int m_dpRank = 0;
     StepState m_state;
     std::vector<std::unique_ptr<Bound>> m_programs;
-    std::vector<std::unique_ptr<Channel>> m_channels; ///< one a communicator
+    std::vector<std::unique_ptr<Lane>> m_lanes;   ///< one a communicator and lane
+    std::vector<std::int32_t> m_tokens, m_labels; ///< whole sequences, where context ranks share them
     int m_outstanding = 0;
     std::optional<Error> m_error;
     Execution *m_current = nullptr;

@@ -28,7 +28,7 @@ std::vector<GroupMembers> groupsOf(const plan::Plan &plan)
             for (int rank = 0; rank < plan.grid.world(); ++rank) {
                 if (plan.grid.role(rank) != program.role)
                     continue;
-                GroupMembers members{group.name, plan.grid.members(rank, group.axes)};
+                GroupMembers members{group.name, plan.grid.members(rank, group)};
                 if (members.ranks.size() > 1)
                     groups.push_back(std::move(members));
             }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/exec/init.h"
 
+#include "engine/exec/elements.h"
 #include "engine/exec/random.h"
-#include "engine/exec/shard.h"
+#include "engine/plan/shard.h"
 
 #include <algorithm>
 #include <array>
@@ -29,9 +30,8 @@ Status initialiseParameters(const plan::Plan &plan, const Arenas &arenas, int ra
 {
     const plan::StepProgram &program = plan.program(plan::ProgramKind::Train, rank);
     const std::vector<plan::TensorSpec> specs = plan::modelTensors(plan.job);
-    const int sliceRank = plan.grid.coordinate(rank, "dp");
     std::array<double, 4096> values{};
-    for (const ShardRange &range : shardOf(program, sliceRank)) {
+    for (const plan::ShardRange &range : plan::shardOf(program, plan.grid, rank)) {
         const plan::Tensor &tensor = program.tensors[static_cast<std::size_t>(range.tensor)];
         const plan::Bucket &bucket = program.buckets[static_cast<std::size_t>(range.bucket)];
         const auto spec =
@@ -46,7 +46,7 @@ Status initialiseParameters(const plan::Plan &plan, const Arenas &arenas, int ra
             initialValues(*spec, plan.job.init.seed, index, at, count, values.data());
             for (const plan::BufferId id : {bucket.paramSlice, bucket.master}) {
                 if (id != plan::none)
-                    storeElements(program.buffer(id).dtype, arenas.address(program, id, sliceRank),
+                    storeElements(program.buffer(id).dtype, arenas.address(program, id),
                                   range.at + at - range.begin, values.data(), count);
             }
             at += count;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/kernels/bind.h"
 
+#include "engine/exec/random.h"
+
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace rankyard::kernels {
@@ -44,26 +47,103 @@ Binder::Binder(CpuDevice &cpu, const exec::BindContext &bindContext, const plan:
       context(bindContext),
       op(boundOp),
       job(bindContext.plan->job),
+      split(job),
       compute(job.precision.compute),
       table(tableFor(cpu.tables(), compute)),
-      tokens(job.batch.micro * job.model.seq),
-      hidden(job.model.hidden),
-      heads(job.model.heads),
-      ffn(job.model.ffnSize()),
-      vocab(job.model.vocab),
-      seq(job.model.seq)
+      llama(job.model.family == "llama"),
+      tensorRank(bindContext.plan->grid.coordinate(bindContext.rank, "tp")),
+      contextRank(bindContext.plan->grid.coordinate(bindContext.rank, "cp"))
 {}
+
+std::int64_t Binder::columns() const
+{
+    return std::clamp<std::int64_t>(job.model.vocab - firstColumn(), 0, split.vocab);
+}
+
+const RowPlaces &Binder::places(std::int64_t rows) const
+{
+    const std::int64_t first = rows < split.tokens ? tensorRank * rows : 0, ranks = job.layout.cp;
+    return device.places(first, rows, job.model.seq / ranks, [&](std::int64_t row) {
+        return plan::positionOf(row, job.model.seq, contextRank, ranks);
+    });
+}
+
+Dropout Binder::dropout(std::uint32_t site, const RowPlaces &places) const
+{
+    Dropout d;
+    const std::uint64_t seed = job.init.seed;
+    d.key[0] = static_cast<std::uint32_t>(seed);
+    d.key[1] = static_cast<std::uint32_t>(seed >> 32) ^ site;
+    d.purpose = static_cast<std::uint32_t>(exec::Purpose::Dropout);
+    d.threshold = static_cast<std::uint32_t>(std::min(std::ceil(job.model.dropout * 0x1p32), 0x1p32 - 1));
+    d.scale = 1 / (1 - job.model.dropout);
+    d.sample = places.sample.data();
+    d.position = places.position.data();
+    return d;
+}
+
+SamplePlace::SamplePlace(const Binder &b)
+    : m_global(b.job.batch.global),
+      m_first((b.context.plan->grid.coordinate(b.context.rank, "dp") * b.job.microBatches() + b.op.microbatch)
+              * b.job.batch.micro)
+{}
+
+Gemm linear(const void *x, const void *w, const void *b, void *y, std::int64_t rows, std::int64_t in,
+            std::int64_t out)
+{
+    Gemm g;
+    g.m = rows;
+    g.n = out;
+    g.k = in;
+    g.a = x;
+    g.lda = in;
+    g.b = w;
+    g.ldb = in;
+    g.bTransposed = true;
+    g.c = y;
+    g.ldc = out;
+    g.bias = b;
+    return g;
+}
+
+Gemm linearInput(const void *dy, const void *w, void *dx, std::int64_t rows, std::int64_t in,
+                 std::int64_t out)
+{
+    Gemm g;
+    g.m = rows;
+    g.n = in;
+    g.k = out;
+    g.a = dy;
+    g.lda = out;
+    g.b = w;
+    g.ldb = in;
+    g.c = dx;
+    g.ldc = in;
+    return g;
+}
+
+Gemm linearWeight(const void *dy, const void *x, void *dw, std::int64_t rows, std::int64_t in,
+                  std::int64_t out, GradientStorage storage, bool accumulate)
+{
+    Gemm g;
+    g.m = out;
+    g.n = in;
+    g.k = rows;
+    g.a = dy;
+    g.lda = out;
+    g.aTransposed = true;
+    g.b = x;
+    g.ldb = in;
+    g.c = dw;
+    g.ldc = in;
+    g.wide = storage == GradientStorage::Wide;
+    g.accumulate = accumulate;
+    return g;
+}
 
 Error Binder::missing(const std::string &what) const
 {
-    std::string where = "op " + std::to_string(op.id) + " " + nameOf(op.kind);
-    if (op.unit.kind != plan::UnitKind::None) {
-        where += std::string(" ") + nameOf(op.unit.kind);
-        if (op.unit.layer != plan::none)
-            where += "(" + std::to_string(op.unit.layer) + ")";
-        where += std::string(".") + nameOf(op.segment);
-    }
-    return Error::make(Code::NotHere, what, where).withFound(device.name());
+    return Error::make(Code::NotHere, what, plan::opName(op)).withFound(device.name());
 }
 
 Status Binder::require(std::size_t reads, std::size_t writes) const

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/kernels/cpu_device.h"
+#include "engine/plan/units.h"
 
 #include <functional>
 #include <string>
@@ -14,6 +15,33 @@ using BindResult = Result<std::unique_ptr<exec::BoundOp>>;
 BindResult bindForward(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
 BindResult bindBackwardInput(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
 BindResult bindBackwardWeight(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+/// The segments that the three above choose from, in files of their own.
+class Binder;
+BindResult bindLookup(const Binder &binder);
+BindResult bindLookupBackward(const Binder &binder);
+BindResult bindEmbeddingJoin(const Binder &binder);
+BindResult bindEmbeddingJoinBackward(const Binder &binder);
+BindResult bindNorm(const Binder &binder);
+BindResult bindNormBackward(const Binder &binder);
+BindResult bindJoin(const Binder &binder);
+BindResult bindJoinBackward(const Binder &binder);
+BindResult bindQkv(const Binder &binder);
+BindResult bindQkvBackward(const Binder &binder);
+BindResult bindUp(const Binder &binder);
+BindResult bindUpBackward(const Binder &binder);
+BindResult bindActivation(const Binder &binder);
+BindResult bindProduct(const Binder &binder);       ///< y = x·Wᵀ
+BindResult bindProductInput(const Binder &binder);  ///< dx = dy·W
+BindResult bindProductWeight(const Binder &binder); ///< dW (+)= dyᵀ·x
+BindResult bindKeyValues(const Binder &binder);
+BindResult bindKeyValuesBackward(const Binder &binder);
+BindResult bindCore(const Binder &binder);
+BindResult bindCoreBackward(const Binder &binder);
+BindResult bindLogits(const Binder &binder);
+BindResult bindLoss(const Binder &binder);
+
+BindResult bindAdd(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindCopy(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
 BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
 BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
 
@@ -44,9 +72,11 @@ public:
     const exec::BindContext &context;
     const plan::Op &op;
     const spec::JobSpec &job;
+    plan::Split split; ///< sizes on this rank, where operands do not say them
     DType compute;
     const KernelTable *table = nullptr; ///< null: compute type without kernels
-    std::int64_t tokens, hidden, heads, ffn, vocab, seq;
+    bool llama;
+    int tensorRank, contextRank;
 
     /// Error unless the op has that many operands, the kernels know the compute type, and activations have it.
     Status require(std::size_t reads, std::size_t writes) const;
@@ -62,6 +92,21 @@ public:
     {
         return context.program->buffer(op.writes[place]);
     }
+    /// Elements of one row of an operand, and its rows.
+    std::int64_t readWidth(std::size_t place) const { return readBuffer(place).shape.back(); }
+    std::int64_t readRows(std::size_t place) const { return readBuffer(place).shape.front(); }
+    std::int64_t writeWidth(std::size_t place) const { return writeBuffer(place).shape.back(); }
+    bool training() const { return context.program->kind == plan::ProgramKind::Train; }
+    /// Columns of the vocabulary on this rank: the first one's place, and how many are no padding.
+    std::int64_t firstColumn() const { return split.vocab * tensorRank; }
+    std::int64_t columns() const;
+    /// Sequence and position of each of this rank's rows of a micro-batch: all T, or its R of the residual stream.
+    const RowPlaces &places(std::int64_t rows) const;
+    /// Whether the op drops elements: the model does, and the program trains.
+    bool drops() const { return training() && job.model.dropout > 0; }
+    /// What it drops at a site (units.h) of the rows in `places`; firstSample is set at each step by atStep().
+    Dropout dropout(std::uint32_t site, const RowPlaces &places) const;
+
     std::size_t computeBytes() const { return bytesOf(compute); }
     std::size_t accBytes() const { return compute == DType::F64 ? 8 : 4; }
     /// How the gradient in writes[place] is stored.
@@ -78,6 +123,48 @@ public:
 private:
     void *at(plan::BufferId id) const { return context.address[static_cast<std::size_t>(id)]; }
 };
+
+inline std::byte *rowsFrom(const void *base, std::int64_t elements, std::size_t size)
+{
+    return static_cast<std::byte *>(const_cast<void *>(base)) + elements * static_cast<std::int64_t>(size);
+}
+
+/// The micro-batch's place among the samples of the run.
+class SamplePlace
+{
+public:
+    explicit SamplePlace(const Binder &binder);
+    Dropout at(Dropout dropout, const exec::StepState &state) const
+    {
+        dropout.firstSample = state.batch * m_global + m_first;
+        return dropout;
+    }
+
+private:
+    std::int64_t m_global, m_first;
+};
+
+/// Rows divided among the threads.
+template<typename Work>
+void forRows(CpuDevice &device, bool flush, std::int64_t rows, Work work)
+{
+    device.team().run([&](int thread) {
+        const FlushSubnormals flushing(flush);
+        const Range range = share(rows, device.team().size(), thread);
+        if (range.size() > 0)
+            work(range);
+    });
+}
+
+/// y = x·Wᵀ [+ b] of rows tokens; W [out, in].
+Gemm linear(const void *x, const void *w, const void *b, void *y, std::int64_t rows, std::int64_t in,
+            std::int64_t out);
+/// dx = dy·W
+Gemm linearInput(const void *dy, const void *w, void *dx, std::int64_t rows, std::int64_t in,
+                 std::int64_t out);
+/// dW (+)= dyᵀ·x
+Gemm linearWeight(const void *dy, const void *x, void *dw, std::int64_t rows, std::int64_t in,
+                  std::int64_t out, GradientStorage storage, bool accumulate);
 
 /// A product divided among the threads; knows the scratch that it needs.
 class TeamGemm

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/comm/reduce.h"
 #include "engine/kernels/bind.h"
+#include "engine/plan/shard.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace rankyard::kernels {
 
 namespace {
 
-/// Where a tensor lies in this rank's slice of its bucket; empty when it lies elsewhere.
+/// Neighbouring elements of this rank's slice of a bucket that are treated alike.
 struct Piece {
-    plan::TensorId tensor;
-    bool decay;
+    const plan::Tensor *tensor;
     Range elements;
 };
 
@@ -22,19 +24,35 @@ const plan::Bucket *bucketOf(const Binder &b)
     return b.op.chunk >= 0 && index < buckets.size() ? &buckets[index] : nullptr;
 }
 
-std::vector<Piece> piecesOf(const Binder &b, const plan::Bucket &bucket)
+/// The slice's elements, neighbours joined by `alike`.
+template<typename Alike>
+std::vector<Piece> piecesOf(const Binder &b, bool ownedOnly, Alike alike)
 {
-    const std::int64_t length = bucket.padded / bucket.slices;
-    const std::int64_t begin = bucket.slices > 1 ? b.context.dpRank * length : 0;
     std::vector<Piece> pieces;
-    for (const plan::TensorId id : bucket.tensors) {
-        const plan::Tensor &tensor = b.context.program->tensors[static_cast<std::size_t>(id)];
-        const Range range{std::max<std::int64_t>(tensor.offset - begin, 0),
-                          std::min(tensor.offset + tensor.numel - begin, length)};
-        if (range.size() > 0)
-            pieces.push_back({id, tensor.decay, range});
+    for (const plan::ShardRange &range :
+         plan::shardOf(*b.context.program, b.context.plan->grid, b.context.rank, b.op.chunk)) {
+        const Piece piece{&b.context.program->tensors[static_cast<std::size_t>(range.tensor)],
+                          {range.at, range.at + range.end - range.begin}};
+        if (ownedOnly && !range.owned)
+            continue;
+        if (!pieces.empty() && alike(*pieces.back().tensor, *piece.tensor)
+            && pieces.back().elements.end == piece.elements.begin)
+            pieces.back().elements.end = piece.elements.end;
+        else
+            pieces.push_back(piece);
     }
     return pieces;
+}
+
+/// Operands of equal types and sizes, whatever the compute type is.
+Status requireAlike(const Binder &b)
+{
+    if (b.op.reads.size() != 1 || b.op.writes.size() != 1 || !b.read(0) || !b.write(0))
+        return b.missing("needs one buffer to read and one to write");
+    const plan::Buffer &from = b.readBuffer(0), &to = b.writeBuffer(0);
+    if (from.dtype != to.dtype || from.bytes != to.bytes)
+        return b.missing("the two buffers differ in type or size");
+    return {};
 }
 
 } // namespace
@@ -47,10 +65,10 @@ BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, con
     if (!bucket)
         return b.missing("names no bucket of the program");
     RY_ASSIGN(const GradientStorage storage, b.storageOf(b.readBuffer(0).dtype));
-    // A bucket that every rank has whole is counted once.
-    const bool counted = bucket->slices > 1 || bucket->group == plan::none || context.dpRank == 0;
+    std::vector<Piece> pieces =
+        piecesOf(b, true, [](const plan::Tensor &one, const plan::Tensor &two) { return one.id == two.id; });
     device.reserve(64);
-    return b.make([&device, table = b.table, storage, counted, pieces = piecesOf(b, *bucket),
+    return b.make([&device, table = b.table, storage, pieces = std::move(pieces),
                    size = static_cast<std::int64_t>(bytesOf(b.readBuffer(0).dtype)),
                    gradient = static_cast<const std::byte *>(b.read(0)),
                    stats = static_cast<double *>(b.write(0)),
@@ -59,8 +77,6 @@ BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, con
             double squares;
             std::int64_t nonFinite;
         };
-        if (!counted)
-            return;
         const int threads = device.team().size();
         for (const Piece &piece : pieces) {
             const int parts = piece.elements.size() < 32768 ? 1 : threads;
@@ -76,11 +92,47 @@ BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, con
                 device.team().run(work);
             for (int thread = 0; thread < parts; ++thread) {
                 const auto *sums = reinterpret_cast<const Sums *>(device.scratch(thread));
-                stats[piece.tensor] += sums->squares;
+                stats[piece.tensor->index] += sums->squares;
                 stats[extra + plan::StatsNonFinite] += static_cast<double>(sums->nonFinite);
             }
         }
     });
+}
+
+BindResult bindAdd(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+{
+    if (!op.accumulate)
+        return bindCopy(device, context, op);
+    const Binder b(device, context, op);
+    RY_TRY(requireAlike(b));
+    const DType type = b.readBuffer(0).dtype;
+    if (!comm::canReduce(type))
+        return b.missing(std::string("no sums of ") + nameOf(type));
+    const std::int64_t size = static_cast<std::int64_t>(bytesOf(type));
+    return b.make([&device, type, size, from = b.read(0), to = b.write(0),
+                   count = b.readBuffer(0).bytes / size](exec::StepState &) {
+        device.team().run([&](int thread) {
+            const Range range = share(count, device.team().size(), thread, 64);
+            std::byte *sum = static_cast<std::byte *>(to) + range.begin * size;
+            const void *inputs[] = {sum, static_cast<const std::byte *>(from) + range.begin * size};
+            comm::reduce(type, comm::ReduceOp::Sum, inputs, 2, sum, range.size());
+        });
+    });
+}
+
+BindResult bindCopy(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+{
+    const Binder b(device, context, op);
+    RY_TRY(requireAlike(b));
+    return b.make(
+        [&device, from = b.read(0), to = b.write(0), bytes = b.readBuffer(0).bytes](exec::StepState &) {
+            device.team().run([&](int thread) {
+                const Range range = share(bytes, device.team().size(), thread, 4096);
+                std::memcpy(static_cast<std::byte *>(to) + range.begin,
+                            static_cast<const std::byte *>(from) + range.begin,
+                            static_cast<std::size_t>(range.size()));
+            });
+        });
 }
 
 BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
@@ -97,14 +149,14 @@ BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, co
         || (master && b.writeBuffer(3).dtype != acc) || master == (b.compute == acc))
         return b.missing(std::string("no kernel for a master copy in ") + nameOf(b.writeBuffer(1).dtype));
     // Neighbours with the same decay are one range: the pass goes over few long pieces.
-    std::vector<Piece> pieces;
-    for (const Piece &piece : piecesOf(b, *bucket)) {
-        if (!pieces.empty() && pieces.back().decay == piece.decay
-            && pieces.back().elements.end == piece.elements.begin)
-            pieces.back().elements.end = piece.elements.end;
-        else
-            pieces.push_back(piece);
+    std::vector<Piece> pieces = piecesOf(
+        b, false, [](const plan::Tensor &one, const plan::Tensor &two) { return one.decay == two.decay; });
+    for (Piece &piece : pieces) {
+        if (op.rowEnd > op.rowBegin) // a sub-group of the slice
+            piece.elements = {std::max(piece.elements.begin, op.rowBegin),
+                              std::max(std::min(piece.elements.end, op.rowEnd), op.rowBegin)};
     }
+    std::erase_if(pieces, [](const Piece &piece) { return piece.elements.size() <= 0; });
     struct Places {
         std::byte *grad, *param, *exp1, *exp2, *master;
     };
@@ -133,7 +185,7 @@ BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, co
                 const std::int64_t first = piece.elements.begin + range.begin;
                 Adam part = adam;
                 part.count = range.size();
-                part.shrink = piece.decay ? 1 - state.lr * rule.weightDecay : 1;
+                part.shrink = piece.tensor->decay ? 1 - state.lr * rule.weightDecay : 1;
                 part.grad = at.grad + first * gradBytes;
                 part.param = at.param + first * paramBytes;
                 part.exp1 = at.exp1 + first * accBytes;

@@ -2,8 +2,10 @@
 #include "engine/kernels/cpu_device.h"
 
 #include "engine/kernels/bind.h"
+#include "engine/spec/rope.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 namespace rankyard::kernels {
@@ -50,6 +52,32 @@ const RowPlaces &CpuDevice::places(std::int64_t first, std::int64_t rows, std::i
     return place->second;
 }
 
+const void *CpuDevice::angles(DType compute) const
+{
+    if (compute == DType::F64)
+        return m_angles64.data();
+    return m_angles32.data();
+}
+
+Status CpuDevice::prepareAngles(const spec::Model &model, DType compute)
+{
+    if (!m_angles64.empty() || !m_angles32.empty())
+        return {};
+    RY_ASSIGN(const spec::Rope rope, spec::ropeOf(model));
+    std::vector<double> angles;
+    for (std::int64_t position = 0; position < model.seq; ++position) {
+        for (const double frequency : rope.frequency)
+            angles.push_back(rope.scale * std::cos(static_cast<double>(position) * frequency));
+        for (const double frequency : rope.frequency)
+            angles.push_back(rope.scale * std::sin(static_cast<double>(position) * frequency));
+    }
+    if (compute == DType::F64)
+        m_angles64 = std::move(angles);
+    else
+        m_angles32.assign(angles.begin(), angles.end());
+    return {};
+}
+
 std::string CpuDevice::name() const
 {
     std::string model = "CPU";
@@ -70,7 +98,10 @@ std::vector<std::pair<std::string, std::int64_t>> CpuDevice::libraryWorkspace() 
     std::int64_t bytes = 0;
     for (const Scratch &scratch : m_scratch)
         bytes += scratch.bytes();
-    return {{"kernel scratch", bytes}};
+    std::int64_t tables = static_cast<std::int64_t>(m_angles32.size() * 4 + m_angles64.size() * 8);
+    for (const auto &[key, places] : m_places)
+        tables += static_cast<std::int64_t>(8 * places.sample.size());
+    return {{"kernel scratch", bytes}, {"position tables", tables}};
 }
 
 Result<std::unique_ptr<exec::BoundOp>> CpuDevice::bind(const exec::BindContext &context, const plan::Op &op)
@@ -83,6 +114,10 @@ Result<std::unique_ptr<exec::BoundOp>> CpuDevice::bind(const exec::BindContext &
         return bindBackwardInput(*this, context, op);
     case plan::OpKind::BackwardWeight:
         return bindBackwardWeight(*this, context, op);
+    case plan::OpKind::Add:
+        return bindAdd(*this, context, op);
+    case plan::OpKind::Copy:
+        return bindCopy(*this, context, op);
     case plan::OpKind::GradNorm:
         return bindGradNorm(*this, context, op);
     case plan::OpKind::Optimizer:

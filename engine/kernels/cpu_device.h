@@ -56,6 +56,9 @@ public:
     /// positionOf(i). Made while binding, once for equal rows; lives as long as the device, which is one rank's.
     const RowPlaces &places(std::int64_t first, std::int64_t rows, std::int64_t length,
                             const std::function<std::int64_t(std::int64_t)> &positionOf);
+    /// Cosines and sines of the rotary positions, [seq, head size] of fp64 for fp64, else fp32; after prepareAngles().
+    const void *angles(DType compute) const;
+    Status prepareAngles(const spec::Model &model, DType compute);
     std::byte *scratch(int thread) const { return m_scratch[static_cast<std::size_t>(thread)].data(); }
 
 private:
@@ -65,6 +68,8 @@ private:
     std::vector<Scratch> m_scratch;
     std::int64_t m_reserved = 0;
     std::map<std::array<std::int64_t, 3>, RowPlaces> m_places;
+    std::vector<float> m_angles32;
+    std::vector<double> m_angles64;
 };
 
 } // namespace rankyard::kernels

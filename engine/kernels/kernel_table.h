@@ -49,6 +49,15 @@ struct Dropout {
     const std::int32_t *sample = nullptr;   ///< by row, from the first sample of the micro-batch
     const std::int32_t *position = nullptr; ///< by row, in its sequence
     std::int64_t firstSample = 0;           ///< of the micro-batch: its number in the run
+
+    /// That of the rows from `row` on.
+    Dropout from(std::int64_t row) const
+    {
+        Dropout rest = *this;
+        rest.sample += row;
+        rest.position += row;
+        return rest;
+    }
 };
 
 /// Attention of `heads` heads to `kvHeads` of keys and values, each shared by heads ÷ kvHeads neighbours (Ainslie et al. 2023),

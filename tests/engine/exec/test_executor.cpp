@@ -154,8 +154,8 @@ TEST(Executor, OverflowOnOneRankSkipsTheUpdateOnAll)
         StepState &state = rank.executor->state();
         state.lr = 0.1;
         state.lossWeight = 1.0 / 12;
-        auto *weights = reinterpret_cast<double *>(
-            rank.arenas->address(program, program.buckets[0].paramSlice, rank.rank));
+        auto *weights =
+            reinterpret_cast<double *>(rank.arenas->address(program, program.buckets[0].paramSlice));
         ASSERT_TRUE(rank.executor->run(plan::ProgramKind::Train, 0).ok());
         EXPECT_FALSE(state.overflow);
         const double before = weights[0];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "tests/engine/exec/toy.h"
 
+#include "engine/exec/host_layout.h"
+
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -124,6 +126,7 @@ Plan toyPlan(int dp)
         bucket.exp2 = b.add("exp2", 4, DType::F64, bucket.padded / dp);
         Tensor tensor;
         tensor.id = static_cast<TensorId>(i);
+        tensor.index = static_cast<std::int32_t>(i);
         tensor.name = "w" + std::to_string(i);
         tensor.shape = {bucket.numel};
         tensor.numel = bucket.numel;
@@ -178,7 +181,7 @@ public:
     ToyOp(const BindContext &context, const Op &op)
         : m_program(*context.program),
           m_op(op),
-          m_dpRank(context.dpRank)
+          m_dpRank(context.indexIn(m_program.buckets[0].group))
     {
         m_address.assign(context.address.begin(), context.address.end());
     }
@@ -280,8 +283,13 @@ void onThreadRanks(const Plan &plan, const std::function<std::unique_ptr<Device>
                    DataSource &data, const std::function<void(ThreadRank &)> &body)
 {
     const int world = plan.grid.world();
-    auto dp = comm::makeThreadCommunicators(world);
-    auto all = comm::makeThreadCommunicators(world);
+    std::vector<std::map<std::string, std::unique_ptr<comm::Communicator>>> groups(
+        static_cast<std::size_t>(world));
+    for (const GroupMembers &group : groupsOf(plan)) {
+        auto communicators = comm::makeThreadCommunicators(static_cast<int>(group.ranks.size()));
+        for (std::size_t i = 0; i < communicators.size(); ++i)
+            groups[static_cast<std::size_t>(group.ranks[i])][group.name] = std::move(communicators[i]);
+    }
     std::vector<std::thread> threads;
     for (int rank = 0; rank < world; ++rank) {
         threads.emplace_back([&, rank] {
@@ -298,8 +306,8 @@ void onThreadRanks(const Plan &plan, const std::function<std::unique_ptr<Device>
             setup.device = device.get();
             setup.arenas = &*arenas;
             setup.data = &data;
-            if (world > 1)
-                setup.groups = {{"dp", dp[mine].get()}, {"world", all[mine].get()}};
+            for (const auto &[name, communicator] : groups[mine])
+                setup.groups[name] = communicator.get();
             auto executor = Executor::make(setup);
             if (!executor) {
                 ADD_FAILURE() << executor.error().text();
@@ -307,8 +315,7 @@ void onThreadRanks(const Plan &plan, const std::function<std::unique_ptr<Device>
                 ThreadRank context{rank, &*arenas, executor->get()};
                 body(context);
             }
-            dp[mine].reset();
-            all[mine].reset();
+            groups[mine].clear();
         });
     }
     for (std::thread &thread : threads)

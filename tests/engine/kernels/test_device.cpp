@@ -218,7 +218,7 @@ TEST(Device, ReplicasCountOnceAndUpdateTheirSlices)
             context.plan = &*made;
             context.program = &program;
             context.address = address;
-            context.rank = context.dpRank = rank;
+            context.rank = rank;
             for (const plan::Op &op : program.ops) {
                 if (op.kind != plan::OpKind::GradNorm && op.kind != plan::OpKind::Optimizer)
                     continue;
@@ -242,7 +242,8 @@ TEST(Device, ReplicasCountOnceAndUpdateTheirSlices)
             double squares = 0;
             for (const double value : g)
                 squares += value * value;
-            EXPECT_NEAR(total[static_cast<std::size_t>(tensor.id)], squares, 1e-12 * squares) << tensor.name;
+            EXPECT_NEAR(total[static_cast<std::size_t>(tensor.index)], squares, 1e-12 * squares)
+                << tensor.name;
             const Values before = cut(params.at(bucket.param));
             Values wanted = before, m(g.size()), v(g.size());
             reference::adam(wanted, m, v, g, 0.5, 1,

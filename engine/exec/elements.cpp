@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/exec/elements.h"
+
+#include "engine/base/float16.h"
+
+namespace rankyard::exec {
+
+void storeElements(DType type, std::byte *buffer, std::int64_t at, const double *values, std::int64_t count)
+{
+    for (std::int64_t i = 0; i < count; ++i) {
+        const auto place = static_cast<std::size_t>(at + i);
+        const auto single = static_cast<float>(values[i]);
+        switch (type) {
+        case DType::F64:
+            reinterpret_cast<double *>(buffer)[place] = values[i];
+            break;
+        case DType::F32:
+            reinterpret_cast<float *>(buffer)[place] = single;
+            break;
+        case DType::BF16:
+            reinterpret_cast<std::uint16_t *>(buffer)[place] = toBFloat16(single);
+            break;
+        case DType::F16:
+            reinterpret_cast<std::uint16_t *>(buffer)[place] = toHalf(single);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+} // namespace rankyard::exec
