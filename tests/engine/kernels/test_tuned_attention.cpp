@@ -180,5 +180,3 @@ TEST_P(Tuned, AttentionOfMergedBlocks)
     expectClose(dqkv.values(), reference::attentionGradients(dO.values(), qkv.values(), s, factor),
                 8 * bound(16), "dqkv");
 }
-
-INSTANTIATE_TEST_SUITE_P(Isas, Tuned, testing::ValuesIn(allCases()), caseName);

@@ -141,5 +141,3 @@ TEST_P(Tuned, NanReachesTheLoss)
         EXPECT_TRUE(std::isnan(table().lossMerge(shard))) << place;
     }
 }
-
-INSTANTIATE_TEST_SUITE_P(Isas, Tuned, testing::ValuesIn(allCases()), caseName);
