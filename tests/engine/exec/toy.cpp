@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "tests/engine/exec/toy.h"
 
-#include "engine/exec/host_layout.h"
-
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <numeric>
-#include <thread>
 
 namespace rankyard::exec::test {
 
@@ -282,44 +279,16 @@ Status ToyData::fill(ProgramKind, std::int64_t batch, std::int64_t replica, std:
 void onThreadRanks(const Plan &plan, const std::function<std::unique_ptr<Device>()> &makeDevice,
                    DataSource &data, const std::function<void(ThreadRank &)> &body)
 {
-    const int world = plan.grid.world();
-    std::vector<std::map<std::string, std::unique_ptr<comm::Communicator>>> groups(
-        static_cast<std::size_t>(world));
-    for (const GroupMembers &group : groupsOf(plan)) {
-        auto communicators = comm::makeThreadCommunicators(static_cast<int>(group.ranks.size()));
-        for (std::size_t i = 0; i < communicators.size(); ++i)
-            groups[static_cast<std::size_t>(group.ranks[i])][group.name] = std::move(communicators[i]);
+    auto ranks = ThreadRanks::make(plan, makeDevice, [&](int) { return &data; });
+    if (!ranks) {
+        ADD_FAILURE() << ranks.error().text();
+        return;
     }
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world; ++rank) {
-        threads.emplace_back([&, rank] {
-            const auto mine = static_cast<std::size_t>(rank);
-            auto arenas = Arenas::make(plan, rank);
-            if (!arenas) {
-                ADD_FAILURE() << arenas.error().text();
-                return;
-            }
-            const auto device = makeDevice();
-            Executor::Setup setup;
-            setup.plan = &plan;
-            setup.rank = rank;
-            setup.device = device.get();
-            setup.arenas = &*arenas;
-            setup.data = &data;
-            for (const auto &[name, communicator] : groups[mine])
-                setup.groups[name] = communicator.get();
-            auto executor = Executor::make(setup);
-            if (!executor) {
-                ADD_FAILURE() << executor.error().text();
-            } else {
-                ThreadRank context{rank, &*arenas, executor->get()};
-                body(context);
-            }
-            groups[mine].clear();
-        });
-    }
-    for (std::thread &thread : threads)
-        thread.join();
+    const Status status = (*ranks)->each([&](ThreadRank &rank) -> Status {
+        body(rank);
+        return {};
+    });
+    EXPECT_TRUE(status.ok()) << status.error().text();
 }
 
 } // namespace rankyard::exec::test

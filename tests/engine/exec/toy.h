@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
-#include "engine/exec/executor.h"
+#include "engine/exec/thread_ranks.h"
 #include "engine/plan/plan.h"
 
 #include <functional>
@@ -40,15 +40,7 @@ public:
     std::int64_t evalBatches() const override { return 2; }
 };
 
-/// One rank of a run over threads.
-struct ThreadRank {
-    int rank = 0;
-    Arenas *arenas = nullptr;
-    Executor *executor = nullptr;
-};
-
-/// Runs `body` for every rank of the plan in a thread of its own, with arenas, communicators and a device
-/// made for it.
+/// Runs `body` for every rank of the plan in a thread of its own.
 void onThreadRanks(const plan::Plan &plan, const std::function<std::unique_ptr<Device>()> &makeDevice,
                    DataSource &data, const std::function<void(ThreadRank &)> &body);
 

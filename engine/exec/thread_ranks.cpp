@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/exec/thread_ranks.h"
+
+#include "engine/exec/host_layout.h"
+
+#include <thread>
+
+namespace rankyard::exec {
+
+/// Members are destroyed from the last to the first: whoever uses before what is used.
+struct ThreadRanks::Rank {
+    std::unique_ptr<Arenas> arenas;
+    std::map<std::string, std::unique_ptr<comm::Communicator>> groups;
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Executor> executor;
+    Status status;
+};
+
+ThreadRanks::~ThreadRanks() = default;
+
+Result<std::unique_ptr<ThreadRanks>> ThreadRanks::make(const plan::Plan &plan,
+                                                       const DeviceFactory &makeDevice, const DataOf &dataOf)
+{
+    std::unique_ptr<ThreadRanks> ranks(new ThreadRanks());
+    for (int rank = 0; rank < plan.grid.world(); ++rank)
+        ranks->m_ranks.push_back(std::make_unique<Rank>());
+    for (const GroupMembers &group : groupsOf(plan)) {
+        auto communicators = comm::makeThreadCommunicators(static_cast<int>(group.ranks.size()));
+        if (communicators.size() != group.ranks.size())
+            return Error::make(Code::DoesNotFit, "no memory for the segment of a group", group.name);
+        for (std::size_t i = 0; i < communicators.size(); ++i)
+            ranks->m_ranks[static_cast<std::size_t>(group.ranks[i])]->groups[group.name] =
+                std::move(communicators[i]);
+    }
+    for (int rank = 0; rank < plan.grid.world(); ++rank) {
+        Rank &mine = *ranks->m_ranks[static_cast<std::size_t>(rank)];
+        RY_ASSIGN(Arenas arenas, Arenas::make(plan, rank));
+        mine.arenas = std::make_unique<Arenas>(std::move(arenas));
+        mine.device = makeDevice();
+        Executor::Setup setup;
+        setup.plan = &plan;
+        setup.rank = rank;
+        setup.device = mine.device.get();
+        setup.arenas = mine.arenas.get();
+        setup.data = dataOf(rank);
+        for (const auto &[name, communicator] : mine.groups)
+            setup.groups[name] = communicator.get();
+        RY_ASSIGN(mine.executor, Executor::make(setup));
+    }
+    return ranks;
+}
+
+Status ThreadRanks::each(const std::function<Status(ThreadRank &)> &body)
+{
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < m_ranks.size(); ++rank) {
+        threads.emplace_back([this, rank, &body] {
+            Rank &mine = *m_ranks[rank];
+            if (!mine.status)
+                return;
+            ThreadRank context{static_cast<int>(rank), mine.arenas.get(), mine.executor.get()};
+            mine.status = body(context);
+            if (!mine.status) {
+                mine.executor.reset();
+                mine.groups.clear();
+            }
+        });
+    }
+    for (std::thread &thread : threads)
+        thread.join();
+    for (const auto &rank : m_ranks) {
+        if (!rank->status)
+            return rank->status;
+    }
+    return {};
+}
+
+Arenas &ThreadRanks::arenas(int rank) { return *m_ranks[static_cast<std::size_t>(rank)]->arenas; }
+
+} // namespace rankyard::exec
