@@ -3,8 +3,10 @@
 
 #include "engine/plan/digest.h"
 #include "engine/plan/passes/pass.h"
+#include "engine/plan/units.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace rankyard::plan {
 
@@ -21,19 +23,8 @@ Error refused(std::string path, std::string what, std::string found, std::string
 Status checkFeatures(const spec::JobSpec &job)
 {
     const char *later = "not in this version";
-    const auto one = [&](const char *path, std::int64_t value) -> Status {
-        if (value != 1)
-            return refused(path, later, std::to_string(value), "1");
-        return {};
-    };
-    RY_TRY(one("layout.tp", job.layout.tp));
-    RY_TRY(one("layout.pp", job.layout.pp));
-    RY_TRY(one("layout.cp", job.layout.cp));
-    RY_TRY(one("layout.virtual", job.layout.virtualStages));
-    if (job.model.family != "gpt2")
-        return refused("model.family", later, job.model.family, "gpt2");
-    if (job.model.dropout != 0)
-        return refused("model.dropout", later, formatNumber(job.model.dropout, 3), "0");
+    if (job.layout.cp != 1)
+        return refused("layout.cp", later, std::to_string(job.layout.cp), "1");
     if (job.zero.stage < 0 || job.zero.stage > 1)
         return refused("zero.stage", later, std::to_string(job.zero.stage), "0 or 1");
     if (job.recompute.mode != "none")
@@ -48,6 +39,79 @@ Status checkFeatures(const spec::JobSpec &job)
         return refused("precision.reduce", "another type than precision.grad is not in this version",
                        nameOf(job.precision.reduce), nameOf(job.precision.grad));
     return {};
+}
+
+/// Stages with their layers, and what a schedule asks of micro-batches and chunks.
+Status checkStages(const spec::JobSpec &job)
+{
+    const spec::Layout &layout = job.layout;
+    const std::int64_t stages = layout.pp * layout.virtualStages;
+    const bool chunked = layout.schedule == "interleaved" || layout.schedule == "zbv";
+    if (layout.virtualStages != 1 && (!chunked || layout.pp == 1))
+        return refused("layout.virtual", "needs pp > 1 and the schedule interleaved or zbv",
+                       std::to_string(layout.virtualStages), "1");
+    if (layout.pp == 1)
+        return {};
+    if (layout.schedule == "zbv" && layout.virtualStages != 2)
+        return refused("layout.virtual", "zbv has two chunks a stage", std::to_string(layout.virtualStages),
+                       "2");
+    if (layout.schedule == "interleaved" && job.microBatches() % layout.pp != 0)
+        return refused("batch.global", "interleaved needs a number of micro-batches that layout.pp divides",
+                       std::to_string(job.microBatches()) + " micro-batches",
+                       std::to_string((job.microBatches() + layout.pp - 1) / layout.pp * layout.pp));
+    if (job.model.layers < stages - 1)
+        return refused("layout.pp", "more stages than layers", std::to_string(stages),
+                       "at most " + std::to_string(job.model.layers));
+    if (!layout.stages)
+        return {};
+    std::int64_t sum = 0;
+    for (const std::int64_t layers : *layout.stages)
+        sum += layers;
+    const bool positive =
+        std::all_of(layout.stages->begin(), layout.stages->end() - (layout.stages->empty() ? 0 : 1),
+                    [](std::int64_t layers) { return layers > 0; });
+    if (static_cast<std::int64_t>(layout.stages->size()) != stages || sum != job.model.layers || !positive
+        || layout.stages->back() < 0)
+        return refused("layout.stages",
+                       "must be the layers of each virtual stage, which only the last may lack",
+                       std::to_string(layout.stages->size()) + " stages, " + std::to_string(sum) + " layers",
+                       std::to_string(stages) + " stages, " + std::to_string(job.model.layers) + " layers");
+    return {};
+}
+
+std::int64_t stepsUp(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// Divisibility over the tensor and context group, stages and their schedule.
+Status checkLayout(const spec::JobSpec &job)
+{
+    const spec::Model &model = job.model;
+    const spec::Layout &layout = job.layout;
+    const auto divides = [&](const char *path, std::int64_t value, std::int64_t unit,
+                             const char *by) -> Status {
+        if (value % unit != 0)
+            return refused(path, std::string("must be a multiple of ") + by, std::to_string(value),
+                           std::to_string(stepsUp(value, unit)));
+        return {};
+    };
+    for (const auto &[path, value] : {std::pair{"layout.tp", layout.tp},
+                                      {"layout.cp", layout.cp},
+                                      {"layout.pp", layout.pp},
+                                      {"layout.virtual", layout.virtualStages}}) {
+        if (value < 1 || value > 65536)
+            return refused(path, "out of range", std::to_string(value), "1 to 65536");
+    }
+    RY_TRY(divides("model.heads", model.heads, layout.tp, "layout.tp"));
+    RY_TRY(divides("model.ffn", model.ffnSize(), layout.tp, "layout.tp"));
+    RY_TRY(divides("model.heads", model.heads, model.keyHeads(), "model.kv_heads"));
+    if (model.keyHeads() % layout.tp != 0 && layout.tp % model.keyHeads() != 0)
+        return refused("model.kv_heads", "must divide layout.tp or be a multiple of it",
+                       std::to_string(model.keyHeads()), std::to_string(layout.tp));
+    if (layout.cp > 1)
+        RY_TRY(divides("model.seq", model.seq, 2 * layout.cp, "2 · layout.cp"));
+    if (layout.sequenceParallel)
+        RY_TRY(divides("model.seq", job.batch.micro * model.seq / layout.cp, layout.tp,
+                       "layout.tp in tokens of a micro-batch, for sequence parallelism"));
+    return checkStages(job);
 }
 
 /// What the passes rely on, whoever made the job. The reader of jobs says the same in its own words and earlier.
@@ -69,12 +133,12 @@ Status checkShape(const spec::JobSpec &job)
     RY_TRY(inRange("batch.micro", job.batch.micro));
     RY_TRY(inRange("layout.dp", job.layout.dp));
     RY_TRY(inRange("batch.global", job.batch.global));
-    if (model.heads * model.headSize() != model.hidden)
-        return refused("model.heads", "heads · head_dim must be hidden",
-                       std::to_string(model.heads * model.headSize()), std::to_string(model.hidden));
-    if (model.keyHeads() != model.heads)
-        return refused("model.kv_heads", "not in this version", std::to_string(model.keyHeads()),
-                       std::to_string(model.heads));
+    RY_TRY(inRange("model.kv_heads", model.keyHeads()));
+    RY_TRY(inRange("model.head_dim", model.headSize()));
+    if (!model.headDim && model.hidden % model.heads != 0)
+        return refused("model.heads", "must divide model.hidden, or model.head_dim be given",
+                       std::to_string(model.heads), "a divisor of " + std::to_string(model.hidden));
+    RY_TRY(checkLayout(job));
     const std::int64_t replica = job.layout.dp * job.batch.micro;
     if (job.batch.global % replica != 0) {
         return refused("batch.global", "must be a multiple of dp · micro", std::to_string(job.batch.global),
@@ -93,17 +157,44 @@ Status checkShape(const spec::JobSpec &job)
     return {};
 }
 
-StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind)
+/// The groups that this layout has. Which of them a rank is in, the grid says.
+void addGroups(StepProgram &program, const spec::JobSpec &job)
+{
+    const spec::Layout &layout = job.layout;
+    const auto add = [&](const char *name, std::vector<std::string> axes, std::int64_t size,
+                         Pick pick = Pick::All) {
+        if (size > 1)
+            program.groups.push_back({static_cast<GroupId>(program.groups.size()), name, std::move(axes),
+                                      static_cast<std::int32_t>(size), pick});
+    };
+    const bool context = layout.cp > 1;
+    add(context ? "dp-cp" : "dp",
+        context ? std::vector<std::string>{"cp", "dp"} : std::vector<std::string>{"dp"},
+        layout.dp * layout.cp);
+    add("world", {"tp", "cp", "dp", "pp"}, layout.world());
+    add("tp", {"tp"}, layout.tp);
+    add("cp", {"cp"}, layout.cp);
+    add("pp", {"pp"}, layout.pp);
+    if (layout.tp > 1 && layout.sequenceParallel)
+        add(context ? "tp-dp-cp" : "tp-dp",
+            context ? std::vector<std::string>{"tp", "cp", "dp"} : std::vector<std::string>{"tp", "dp"},
+            layout.tp * layout.cp * layout.dp);
+    add("kv", {"tp"}, Split(job).keyCopies, Pick::Inner);
+    const bool ends = program.role.stage == 0 || program.role.stage == layout.pp - 1;
+    const bool apart = layout.pp > 1 && layout.schedule != "zbv"; // in a V the first stage has both ends
+    if (job.model.tied && ends && apart)
+        add("embedding", {"pp"}, 2, Pick::Ends);
+}
+
+StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind, std::int32_t stage)
 {
     StepProgram program;
     program.kind = kind;
-    if (job.layout.dp > 1) {
-        const auto dp = static_cast<std::int32_t>(job.layout.dp);
-        program.groups.push_back({0, "dp", {"dp"}, dp});
-        program.groups.push_back({1, "world", {"tp", "cp", "dp", "pp"}, dp});
-    }
+    program.role.stage = stage;
+    addGroups(program, job);
     const PassContext context{job, program};
     stagePass(context);
+    tensorPass(context);
     bucketPass(context);
     gatherPass(context);
     tailPass(context);
@@ -143,9 +234,13 @@ Result<Plan> makePlan(const spec::JobSpec &asked)
     RY_TRY(checkFeatures(job));
     RY_TRY(checkShape(job));
     Plan plan{job, RankGrid(job.layout), {}};
-    plan.programs.push_back(buildProgram(job, ProgramKind::Train));
-    plan.programs.push_back(buildProgram(job, ProgramKind::Eval));
-    placePass(plan.programs);
+    for (std::int32_t stage = 0; stage < job.layout.pp; ++stage) {
+        std::vector<StepProgram> role;
+        role.push_back(buildProgram(job, ProgramKind::Train, stage));
+        role.push_back(buildProgram(job, ProgramKind::Eval, stage));
+        placePass(role); // the programs of a role share its arenas
+        std::move(role.begin(), role.end(), std::back_inserter(plan.programs));
+    }
     for (StepProgram &program : plan.programs) {
         program.digest = digestOf(program);
         RY_TRY(verify(program));

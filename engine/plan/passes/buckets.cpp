@@ -2,6 +2,9 @@
 #include "engine/plan/passes/pass.h"
 
 #include <algorithm>
+#include <compare>
+#include <map>
+#include <utility>
 
 namespace rankyard::plan {
 
@@ -9,28 +12,54 @@ namespace {
 
 constexpr std::int64_t firstBucketBytes = 1 << 20;
 
-/// Tensors of each bucket, in forward order within one. Buckets in reverse forward order: bucket 0 is complete first in the
-/// backward. Whatever follows a first full one must fit `bucketBytes`, or be one tensor. When there are several, the first
-/// closes at 1 MiB already, so that communication starts early (as PyTorch's reducer does).
-std::vector<std::vector<TensorId>> assignBuckets(const spec::JobSpec &job, const std::vector<Tensor> &tensors)
+/// Who sums a tensor's gradient: tensors of one bucket have this in common.
+struct Reducers {
+    GroupId group = none;
+    GroupId tie = none;
+    auto operator<=>(const Reducers &) const = default;
+};
+
+/// Ranks that have contributions to the same gradient: the replicas; with sequence parallelism those of the tensor group too,
+/// each of which has seen some rows only; and the other copy of a tied embedding.
+Reducers reducersOf(const PassContext &context, const Tensor &tensor)
+{
+    const bool byRows =
+        tensor.axis == none && context.job.layout.tp > 1 && context.job.layout.sequenceParallel;
+    const bool ring = context.job.layout.cp > 1;
+    Reducers reducers;
+    reducers.group =
+        byRows ? context.group(ring ? "tp-dp-cp" : "tp-dp") : context.group(ring ? "dp-cp" : "dp");
+    if (tensor.name == "wte.weight")
+        reducers.tie = context.group("embedding");
+    return reducers;
+}
+
+/// Tensors of each bucket, in forward order within one, from a list in forward order. Buckets in reverse forward order: bucket
+/// 0 is complete first in the backward. Whatever follows a first full one must fit `bucketBytes`, or be one tensor. When there
+/// are several, the first closes at 1 MiB already, so that communication starts early (as PyTorch's reducer does).
+std::vector<std::vector<TensorId>> assignBuckets(const spec::JobSpec &job, const std::vector<Tensor> &tensors,
+                                                 const std::vector<TensorId> &members)
 {
     const auto size = static_cast<std::int64_t>(bytesOf(job.precision.grad));
+    const auto bytesOfTensor = [&](TensorId id) {
+        return tensors[static_cast<std::size_t>(id)].numel * size;
+    };
     std::int64_t total = 0;
-    for (const Tensor &tensor : tensors)
-        total += tensor.numel * size;
+    for (const TensorId id : members)
+        total += bytesOfTensor(id);
     const std::int64_t limit = std::max<std::int64_t>(1, job.zero.bucketBytes);
     const bool smallFirst = total > limit;
 
     std::vector<std::vector<TensorId>> buckets;
     std::int64_t bytes = 0;
     bool closed = true;
-    for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
-        const std::int64_t own = tensor->numel * size;
+    for (auto id = members.rbegin(); id != members.rend(); ++id) {
+        const std::int64_t own = bytesOfTensor(*id);
         if (closed || bytes + own > limit) {
             buckets.emplace_back();
             bytes = 0;
         }
-        buckets.back().push_back(tensor->id);
+        buckets.back().push_back(*id);
         bytes += own;
         closed = smallFirst && buckets.size() == 1 && bytes >= firstBucketBytes;
     }
@@ -74,20 +103,69 @@ void addStorage(PassContext context, Bucket &bucket, const std::string &suffix)
         bucket.master = addState(program, "master" + suffix, MemoryKind::Optimizer, precision.master, {own});
 }
 
-/// After which op of the program each bucket has its last gradient; `none` for one without.
+/// After which op of the program each gradient has its last contribution, by buffer; `none` for one without.
 std::vector<OpId> lastContributions(const StepProgram &program)
 {
-    std::vector<std::int32_t> bucketOf(program.buffers.size(), none);
-    for (const Tensor &tensor : program.tensors)
-        bucketOf[static_cast<std::size_t>(tensor.grad)] = tensor.bucket;
-    std::vector<OpId> last(program.buckets.size(), none);
+    std::vector<OpId> last(program.buffers.size(), none);
     for (const Op &op : program.ops) {
-        for (const BufferId id : op.writes) {
-            if (const std::int32_t bucket = bucketOf[static_cast<std::size_t>(id)]; bucket != none)
-                last[static_cast<std::size_t>(bucket)] = op.id;
-        }
+        for (const BufferId id : op.writes)
+            last[static_cast<std::size_t>(id)] = op.id;
     }
     return last;
+}
+
+/// The rows of a qkv gradient that neighbours in the tensor group have too: k and v, behind q.
+BufferId sharedRows(PassContext context, const Tensor &tensor)
+{
+    const bool shared = std::any_of(tensor.sections.begin(), tensor.sections.end(),
+                                    [](const Section &section) { return section.copies > 1; });
+    if (!shared)
+        return none;
+    StepProgram &program = context.program;
+    const Buffer gradient = program.buffer(tensor.grad);
+    std::vector<std::int64_t> shape = gradient.shape;
+    const std::int64_t own = tensor.sections.front().local;
+    shape[0] -= own;
+    const std::int64_t begin = gradient.bytes / gradient.shape[0] * own;
+    const BufferId id =
+        addState(program, gradient.name + ".kv", gradient.kind, gradient.dtype, std::move(shape));
+    makeView(program, id, gradient.parent, gradient.viewOffset + begin);
+    program.buffers.back().tensor = tensor.id;
+    return id;
+}
+
+Op reduction(PassContext context, OpKind kind, GroupId group, BufferId target, BufferId result)
+{
+    Op op;
+    op.kind = kind;
+    op.stream = Stream::Data;
+    op.group = group;
+    op.reads = {target};
+    op.writes = {result};
+    op.payload = context.program.buffer(target).bytes;
+    return op;
+}
+
+/// Copies of KV heads, then the replicas, then the copies of a tied embedding.
+std::vector<Op> reductionsOf(PassContext context, std::int32_t index)
+{
+    const StepProgram &program = context.program;
+    const Bucket &bucket = program.buckets[static_cast<std::size_t>(index)];
+    std::vector<Op> ops;
+    for (const TensorId id : bucket.tensors) {
+        const Tensor tensor = program.tensors[static_cast<std::size_t>(id)];
+        if (const BufferId rows = sharedRows(context, tensor); rows != none)
+            ops.push_back(reduction(context, OpKind::AllReduce, context.group("kv"), rows, rows));
+    }
+    const Bucket &same = program.buckets[static_cast<std::size_t>(index)];
+    if (same.group != none)
+        ops.push_back(reduction(context, same.slices > 1 ? OpKind::ReduceScatter : OpKind::AllReduce,
+                                same.group, same.grad, same.grad));
+    if (same.tie != none)
+        ops.push_back(reduction(context, OpKind::AllReduce, same.tie, same.gradSlice, same.gradSlice));
+    for (Op &op : ops)
+        op.chunk = index;
+    return ops;
 }
 
 void addReductions(PassContext context)
@@ -97,22 +175,16 @@ void addReductions(PassContext context)
     const auto backwardEnd = static_cast<OpId>(program.ops.size());
     Insertions insertions;
     for (std::size_t index = 0; index < program.buckets.size(); ++index) {
-        const Bucket &bucket = program.buckets[index];
-        if (bucket.group == none)
-            continue;
-        Op op;
-        op.kind = bucket.slices > 1 ? OpKind::ReduceScatter : OpKind::AllReduce;
-        op.chunk = static_cast<std::int32_t>(index);
-        op.stream = Stream::Data;
-        op.group = bucket.group;
-        op.reads = {bucket.grad};
-        op.writes = {bucket.grad};
-        op.payload = program.buffer(bucket.grad).bytes;
-        if (context.job.comm.overlapGrads) {
-            insertions.emplace_back(last[index] + 1, std::move(op));
-        } else {
-            op.waits = {backwardEnd - 1};
-            insertions.emplace_back(backwardEnd, std::move(op));
+        OpId complete = none;
+        for (const TensorId id : program.buckets[index].tensors) {
+            const BufferId grad = program.tensors[static_cast<std::size_t>(id)].grad;
+            complete = std::max(complete, last[static_cast<std::size_t>(grad)]);
+        }
+        for (Op &op : reductionsOf(context, static_cast<std::int32_t>(index))) {
+            if (!context.job.comm.overlapGrads)
+                op.waits = {backwardEnd - 1};
+            insertions.emplace_back(context.job.comm.overlapGrads ? complete + 1 : backwardEnd,
+                                    std::move(op));
         }
     }
     insertOps(program, std::move(insertions));
@@ -123,10 +195,23 @@ void addReductions(PassContext context)
 void bucketPass(PassContext context)
 {
     StepProgram &program = context.program;
-    for (std::vector<TensorId> &members : assignBuckets(context.job, program.tensors)) {
+    std::map<Reducers, std::vector<TensorId>> classes;
+    for (const Tensor &tensor : program.tensors)
+        classes[reducersOf(context, tensor)].push_back(tensor.id);
+    std::vector<std::pair<Reducers, std::vector<TensorId>>> lists;
+    for (const auto &[reducers, members] : classes) {
+        for (std::vector<TensorId> &list : assignBuckets(context.job, program.tensors, members))
+            lists.emplace_back(reducers, std::move(list));
+    }
+    // Complete first, reduced first: by the tensor whose gradient comes last.
+    std::stable_sort(lists.begin(), lists.end(),
+                     [](const auto &a, const auto &b) { return a.second.front() > b.second.front(); });
+    for (auto &[reducers, members] : lists) {
         Bucket bucket;
-        bucket.group = context.group("dp");
-        bucket.slices = context.job.zero.stage >= 1 ? static_cast<std::int32_t>(context.job.layout.dp) : 1;
+        bucket.group = reducers.group;
+        bucket.tie = reducers.tie;
+        const bool sliced = context.job.zero.stage >= 1 && bucket.group != none;
+        bucket.slices = sliced ? program.groups[static_cast<std::size_t>(bucket.group)].size : 1;
         bucket.tensors = std::move(members);
         const auto index = static_cast<std::int32_t>(program.buckets.size());
         for (const TensorId id : bucket.tensors) {
@@ -139,8 +224,10 @@ void bucketPass(PassContext context)
         addStorage(context, bucket, "[" + std::to_string(index) + "]");
         program.buckets.push_back(std::move(bucket));
     }
-    if (context.training())
+    if (context.training()) {
+        markAccumulation(program);
         addReductions(context);
+    }
 }
 
 } // namespace rankyard::plan

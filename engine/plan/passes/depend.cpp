@@ -8,12 +8,16 @@ namespace rankyard::plan {
 
 namespace {
 
-/// For each stream the last op that is known to be done.
-using Clock = std::array<OpId, streamCount>;
-constexpr Clock unset = {none, none, none, none, none};
+/// For each lane the last op that is known to be done.
+using Clock = std::array<OpId, laneCount>;
+constexpr Clock unset = [] {
+    Clock clock{};
+    clock.fill(none);
+    return clock;
+}();
 
 std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
-std::size_t at(Stream stream) { return static_cast<std::size_t>(stream); }
+std::size_t lane(const Op &op) { return static_cast<std::size_t>(laneOf(op)); }
 
 /// Root buffers cut at the borders of their views: two buffers touch the same bytes where they share an atom.
 class Atoms
@@ -83,7 +87,7 @@ public:
     void addReleases();
 
 private:
-    /// Who touched an atom since its last write; within a stream the latest stands for all.
+    /// Who touched an atom since its last write; within a lane the latest stands for all.
     struct AtomState {
         OpId writer = none;
         Clock readers = unset;
@@ -97,7 +101,7 @@ private:
     Atoms m_atoms;
     std::vector<AtomState> m_state;
     std::vector<Clock> m_clocks; ///< by op: what is done when it starts
-    Clock m_last = unset;        ///< last op issued on each stream
+    Clock m_last = unset;        ///< last op issued on each lane
 };
 
 /// Ops that must be done before: the writer of what `op` reads; writer and readers of what it writes.
@@ -123,7 +127,7 @@ void Dependencies::record(const Op &op)
     for (const BufferId id : op.reads) {
         const auto range = m_atoms.of(id);
         for (std::int32_t atom = range.begin; atom < range.end; ++atom)
-            m_state[at(atom)].readers[at(op.stream)] = op.id;
+            m_state[at(atom)].readers[lane(op)] = op.id;
     }
     for (const BufferId id : op.writes) {
         const auto range = m_atoms.of(id);
@@ -137,13 +141,13 @@ void Dependencies::require(Op &op, OpId before)
 {
     Clock &clock = m_clocks[at(op.id)];
     const Op &other = m_program.op(before);
-    if (clock[at(other.stream)] >= before)
+    if (clock[lane(other)] >= before)
         return;
     op.waits.push_back(before);
     const Clock &theirs = m_clocks[at(before)];
     for (std::size_t s = 0; s < clock.size(); ++s)
         clock[s] = std::max(clock[s], theirs[s]);
-    clock[at(other.stream)] = std::max(clock[at(other.stream)], before);
+    clock[lane(other)] = std::max(clock[lane(other)], before);
 }
 
 void Dependencies::addWaits()
@@ -158,9 +162,9 @@ void Dependencies::addWaits()
             scalars = op.id;
         if (op.kind == OpKind::Optimizer)
             before.push_back(scalars); // its factor goes through the step's state, not through a buffer
-        if (const OpId previous = m_last[at(op.stream)]; previous != none) {
+        if (const OpId previous = m_last[lane(op)]; previous != none) {
             m_clocks[at(op.id)] = m_clocks[at(previous)];
-            m_clocks[at(op.id)][at(op.stream)] = previous;
+            m_clocks[at(op.id)][lane(op)] = previous;
         }
         // The latest first: it may imply earlier ones, never the other way round.
         std::sort(before.begin(), before.end(), std::greater<>());
@@ -171,7 +175,7 @@ void Dependencies::addWaits()
         }
         std::sort(op.waits.begin(), op.waits.end());
         record(op);
-        m_last[at(op.stream)] = op.id;
+        m_last[lane(op)] = op.id;
     }
 }
 
@@ -194,7 +198,7 @@ void Dependencies::addReleases()
         for (const auto *list : {&op.reads, &op.writes}) {
             for (const BufferId id : *list) {
                 const BufferId parent = m_program.buffer(id).parent;
-                uses[at(parent == none ? id : parent)][at(op.stream)] = op.id;
+                uses[at(parent == none ? id : parent)][lane(op)] = op.id;
             }
         }
     }

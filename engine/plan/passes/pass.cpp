@@ -46,6 +46,28 @@ void makeView(StepProgram &program, BufferId child, BufferId parent, std::int64_
     view.persistent = root.persistent;
 }
 
+Op &appendOp(StepProgram &program, Op op)
+{
+    op.id = static_cast<OpId>(program.ops.size());
+    program.ops.push_back(std::move(op));
+    return program.ops.back();
+}
+
+void markAccumulation(StepProgram &program)
+{
+    std::vector<bool> written(program.buffers.size(), false);
+    for (Op &op : program.ops) {
+        if (op.unit.kind == UnitKind::None || isTransfer(op.kind))
+            continue;
+        for (const BufferId id : op.writes) {
+            if (program.buffer(id).tensor == none)
+                continue;
+            op.accumulate = written[static_cast<std::size_t>(id)];
+            written[static_cast<std::size_t>(id)] = true;
+        }
+    }
+}
+
 void insertOps(StepProgram &program, Insertions insertions)
 {
     std::stable_sort(insertions.begin(), insertions.end(),

@@ -21,8 +21,11 @@ struct PassContext {
     GroupId group(const std::string &name) const;
 };
 
-/// Tensors, and LoadBatch, Forward, BackwardInput and BackwardWeight of all units and micro-batches of the stage.
+/// Tensors, and LoadBatch, Forward, BackwardInput and BackwardWeight of all units and micro-batches of the stage in the order
+/// of its schedule, with the Sends and Recvs between stages.
 void stagePass(PassContext context);
+/// Sums and gathers over the tensor group; with sequence parallelism rows of the residual stream; the loss in two.
+void tensorPass(PassContext context);
 /// Packs tensors into buckets in reverse forward order and reduces each over its group after its last gradient.
 void bucketPass(PassContext context);
 /// ZeRO 1: gathers the parameters at the head of the program, in forward order.
@@ -44,10 +47,15 @@ BufferId addState(StepProgram &program, std::string name, MemoryKind kind, DType
 /// Makes `child` a view at `offset` bytes of `parent`.
 void makeView(StepProgram &program, BufferId child, BufferId parent, std::int64_t offset);
 
+/// Appends with the next id.
+Op &appendOp(StepProgram &program, Op op);
 /// Ops to put in: each before the op with that id in the program as it is (its size: at the end).
 using Insertions = std::vector<std::pair<OpId, Op>>;
 /// Inserts, keeps the order of equal places, renumbers, and translates the waits of the ops that were there. Waits of
 /// inserted ops must refer to ops that were there.
 void insertOps(StepProgram &program, Insertions insertions);
+
+/// Says of each op with gradients whether it is the first to write them.
+void markAccumulation(StepProgram &program);
 
 } // namespace rankyard::plan

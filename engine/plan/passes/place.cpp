@@ -28,9 +28,10 @@ struct Item {
     std::vector<std::int32_t> conflicts; ///< items that must not share bytes with this one
 };
 
-using Clock = std::array<OpId, streamCount>;
+using Clock = std::array<OpId, laneCount>;
+std::size_t lane(const Op &op) { return static_cast<std::size_t>(laneOf(op)); }
 
-/// For each op and stream: the last op that is known to be done when it starts.
+/// For each op and lane: the last op that is known to be done when it starts.
 std::vector<Clock> clocksOf(const StepProgram &program)
 {
     std::vector<Clock> clocks(program.ops.size());
@@ -43,10 +44,10 @@ std::vector<Clock> clocksOf(const StepProgram &program)
             const Clock &theirs = clocks[at(done)];
             for (std::size_t s = 0; s < clock.size(); ++s)
                 clock[s] = std::max(clock[s], theirs[s]);
-            OpId &own = clock[static_cast<std::size_t>(program.op(done).stream)];
+            OpId &own = clock[lane(program.op(done))];
             own = std::max(own, done);
         };
-        OpId &previous = last[static_cast<std::size_t>(op.stream)];
+        OpId &previous = last[lane(op)];
         if (previous != none)
             join(previous);
         for (const OpId wait : op.waits)
@@ -58,11 +59,11 @@ std::vector<Clock> clocksOf(const StepProgram &program)
 
 bool before(const StepProgram &program, const std::vector<Clock> &clocks, OpId earlier, OpId later)
 {
-    return clocks[at(later)][static_cast<std::size_t>(program.op(earlier).stream)] >= earlier;
+    return clocks[at(later)][lane(program.op(earlier))] >= earlier;
 }
 
 /// The transient buffers of each arena by first use. A buffer may take over bytes only where its first op is *ordered* after
-/// the release: later in the program is not enough when the two stand on different streams.
+/// the release: later in the program is not enough when the two stand on different lanes.
 std::map<ArenaKey, std::vector<Item>> itemsOf(const StepProgram &program)
 {
     std::vector<Item> all(program.buffers.size());
@@ -89,15 +90,15 @@ std::map<ArenaKey, std::vector<Item>> itemsOf(const StepProgram &program)
     for (auto &[key, list] : items) {
         std::stable_sort(list.begin(), list.end(),
                          [](const Item &a, const Item &b) { return a.first < b.first; });
-        std::array<bool, streamCount> used{};
+        std::array<bool, laneCount> used{};
         for (const Item &item : list)
-            used[static_cast<std::size_t>(program.op(item.first).stream)] = true;
-        std::array<OpId, streamCount> latest;
+            used[lane(program.op(item.first))] = true;
+        std::array<OpId, laneCount> latest;
         latest.fill(none);
         std::vector<std::int32_t> alive;
         for (std::int32_t i = 0; i < static_cast<std::int32_t>(list.size()); ++i) {
             const OpId first = list[at(i)].first;
-            latest[static_cast<std::size_t>(program.op(first).stream)] = first;
+            latest[lane(program.op(first))] = first;
             std::erase_if(alive, [&](std::int32_t other) {
                 const OpId release = list[at(other)].release;
                 if (!before(program, clocks, release, first)) {
@@ -105,7 +106,7 @@ std::map<ArenaKey, std::vector<Item>> itemsOf(const StepProgram &program)
                     list[at(other)].conflicts.push_back(i);
                     return false;
                 }
-                // Forgotten once no stream that makes buffers here can still collide with it.
+                // Forgotten once no lane that makes buffers here can still collide with it.
                 for (std::size_t s = 0; s < used.size(); ++s) {
                     if (used[s] && (latest[s] == none || !before(program, clocks, release, latest[s])))
                         return false;

@@ -1,135 +1,102 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-#include "engine/plan/passes/pass.h"
-#include "engine/plan/units.h"
+#include "engine/plan/passes/stage.h"
 
 #include <algorithm>
-#include <map>
 
 namespace rankyard::plan {
-
-namespace {
-
-/// Storage of a parameter and of its gradient; `grad` is none in eval programs.
-struct Weight {
-    BufferId param = none;
-    BufferId grad = none;
-};
-
-/// What a layer's forward leaves for its backward. Released by the dependency pass, not here.
-struct AttentionSaved {
-    BufferId x = none, n = none, stats = none, qkv = none, o = none, lse = none;
-};
-struct MlpSaved {
-    BufferId x = none, n = none, stats = none, u = none, a = none;
-};
-struct Saved {
-    std::vector<AttentionSaved> attention;
-    std::vector<MlpSaved> mlp;
-    BufferId x = none, n = none, stats = none, tokens = none, labels = none;
-};
-
-/// Emits one stage's units, micro-batch by micro-batch, after the table in units.h.
-class StageEmitter
-{
-public:
-    explicit StageEmitter(PassContext context);
-
-    void emitForward(int microbatch);
-    void emitBackward(int microbatch);
-
-private:
-    struct Layer {
-        Weight attnNormW, attnNormB, qkvW, qkvB, outW, outB, mlpNormW, mlpNormB, upW, upB, downW, downB;
-    };
-
-    void addTensors();
-    Weight weight(const std::string &name) const;
-    BufferId activation(const std::string &name, std::vector<std::int64_t> shape, DType dtype);
-    BufferId activation(const std::string &name, std::vector<std::int64_t> shape)
-    {
-        return activation(name, std::move(shape), m_compute);
-    }
-    Op &op(OpKind kind, Unit unit, Segment segment, std::vector<BufferId> reads,
-           std::vector<BufferId> writes);
-    void emitAttentionForward(int layer);
-    void emitMlpForward(int layer);
-    void emitLoss();
-    void emitAttentionBackward(int layer);
-    void emitMlpBackward(int layer);
-
-    PassContext m_context;
-    StepProgram &m_program;
-    DType m_compute;
-    DType m_statType;
-    std::int64_t m_tokens;
-    std::int64_t m_hidden;
-    std::int64_t m_ffn;
-    std::int64_t m_heads;
-    int m_layers;
-
-    std::map<std::string, Weight> m_weights;
-    std::vector<Layer> m_layerWeights;
-    Weight m_wte, m_wpe, m_normW, m_normB, m_head;
-
-    int m_microbatch = 0;
-    Saved m_saved;       ///< of the micro-batch in work: one stage runs its backward at once
-    BufferId m_x = none; ///< the residual stream
-    BufferId m_dx = none;
-};
 
 StageEmitter::StageEmitter(PassContext context)
     : m_context(context),
       m_program(context.program),
+      m_split(context.job),
+      m_spans(stageSpans(context.job)),
+      m_stage(context.program.role.stage),
       m_compute(context.job.precision.compute),
       m_statType(m_compute == DType::F64 ? DType::F64 : DType::F32),
-      m_tokens(context.job.batch.micro * context.job.model.seq),
-      m_hidden(context.job.model.hidden),
-      m_ffn(context.job.model.ffnSize()),
-      m_heads(context.job.model.heads),
-      m_layers(static_cast<int>(context.job.model.layers))
+      m_llama(context.job.model.family == "llama"),
+      m_dropout(context.job.model.dropout > 0 && context.training()),
+      m_pipeline(context.group("pp"))
 {
     addTensors();
     m_wte = weight("wte.weight");
     m_wpe = weight("wpe.weight");
-    m_normW = weight("norm.weight");
-    m_normB = weight("norm.bias");
+    m_norm = linear("norm");
     m_head = context.job.model.tied ? m_wte : weight("head.weight");
-    for (int i = 0; i < m_layers; ++i) {
-        const std::string attn = "layers." + std::to_string(i) + ".attn.";
-        const std::string mlp = "layers." + std::to_string(i) + ".mlp.";
-        m_layerWeights.push_back(
-            {weight(attn + "norm.weight"), weight(attn + "norm.bias"), weight(attn + "qkv.weight"),
-             weight(attn + "qkv.bias"), weight(attn + "out.weight"), weight(attn + "out.bias"),
-             weight(mlp + "norm.weight"), weight(mlp + "norm.bias"), weight(mlp + "up.weight"),
-             weight(mlp + "up.bias"), weight(mlp + "down.weight"), weight(mlp + "down.bias")});
+    for (std::int32_t chunk = 0; chunk < chunksOf(context.job); ++chunk) {
+        const StageSpan &span =
+            m_spans[static_cast<std::size_t>(virtualStageOf(context.job, m_stage, chunk))];
+        for (std::int32_t i = span.begin; i < span.end; ++i) {
+            const std::string attn = "layers." + std::to_string(i) + ".attn.";
+            const std::string mlp = "layers." + std::to_string(i) + ".mlp.";
+            m_layers[i] = {linear(attn + "norm"), linear(attn + "qkv"), linear(attn + "out"),
+                           linear(mlp + "norm"),  linear(mlp + "up"),   linear(mlp + "down")};
+        }
     }
 }
 
+// ---- Storage ----
+
+/// The tensors of this rank's units in forward order; a tied embedding on another stage than the head's is there a second
+/// time, as the head's.
 void StageEmitter::addTensors()
 {
-    for (const TensorSpec &spec : modelTensors(m_context.job)) {
+    const spec::JobSpec &job = m_context.job;
+    const std::vector<TensorSpec> specs = modelTensors(job);
+    const auto add = [&](std::size_t index, bool counted) {
+        const TensorSpec &spec = specs[index];
         Tensor tensor;
         tensor.id = static_cast<TensorId>(m_program.tensors.size());
         tensor.name = spec.name;
-        tensor.index = tensor.id;
+        tensor.index = static_cast<std::int32_t>(index);
         tensor.shape = tensor.global = spec.shape;
-        tensor.numel = numelOf(spec.shape);
+        tensor.axis = spec.axis;
+        tensor.sections = spec.sections;
+        tensor.counted = counted;
+        if (spec.axis != none) {
+            std::int64_t &size = tensor.shape[static_cast<std::size_t>(spec.axis)];
+            size = 0;
+            for (const Section &section : spec.sections)
+                size += section.local;
+        }
+        tensor.numel = numelOf(tensor.shape);
         tensor.decay = spec.decay;
-        tensor.param = addState(m_program, spec.name, MemoryKind::Params, m_compute, spec.shape);
+        tensor.param = addState(m_program, spec.name, MemoryKind::Params, m_compute, tensor.shape);
         m_program.buffers.back().tensor = tensor.id;
         if (m_context.training()) {
-            tensor.grad = addState(m_program, "grad:" + spec.name, MemoryKind::Grads,
-                                   m_context.job.precision.grad, spec.shape);
+            tensor.grad =
+                addState(m_program, "grad:" + spec.name, MemoryKind::Grads, job.precision.grad, tensor.shape);
             m_program.buffers.back().tensor = tensor.id;
         }
         m_weights[spec.name] = {tensor.param, tensor.grad};
         m_program.tensors.push_back(std::move(tensor));
+    };
+    bool embedding = false;
+    bool head = false;
+    std::vector<bool> mine(static_cast<std::size_t>(job.model.layers), false);
+    for (std::int32_t chunk = 0; chunk < chunksOf(job); ++chunk) {
+        const StageSpan &span = m_spans[static_cast<std::size_t>(virtualStageOf(job, m_stage, chunk))];
+        embedding = embedding || span.embedding;
+        head = head || span.head;
+        std::fill(mine.begin() + span.begin, mine.begin() + span.end, true);
     }
-    const auto count = static_cast<std::int64_t>(m_program.tensors.size());
-    m_program.stats = addState(m_program, "stats", MemoryKind::Workspace, DType::F64, {count + statsSlots});
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+        const Unit unit = specs[i].unit;
+        if (unit.layer != none                ? mine[static_cast<std::size_t>(unit.layer)]
+                : unit.kind == UnitKind::Head ? head
+                                              : embedding)
+            add(i, true);
+    }
+    if (head && !embedding && job.model.tied)
+        add(0, false);
+    m_program.stats = addState(m_program, "stats", MemoryKind::Workspace, DType::F64,
+                               {static_cast<std::int64_t>(specs.size()) + statsSlots});
 }
 
-Weight StageEmitter::weight(const std::string &name) const { return m_weights.at(name); }
+StageEmitter::Weight StageEmitter::weight(const std::string &name) const
+{
+    const auto found = m_weights.find(name);
+    return found == m_weights.end() ? Weight() : found->second;
+}
 
 BufferId StageEmitter::activation(const std::string &name, std::vector<std::int64_t> shape, DType dtype)
 {
@@ -137,188 +104,172 @@ BufferId StageEmitter::activation(const std::string &name, std::vector<std::int6
                      std::move(shape));
 }
 
-Op &StageEmitter::op(OpKind kind, Unit unit, Segment segment, std::vector<BufferId> reads,
-                     std::vector<BufferId> writes)
+/// Without those that the model does not have.
+std::vector<BufferId> StageEmitter::only(std::vector<BufferId> ids)
+{
+    std::erase(ids, none);
+    return ids;
+}
+
+Op StageEmitter::make(OpKind kind, Unit unit, Segment segment, std::vector<BufferId> reads,
+                      std::vector<BufferId> writes) const
 {
     Op op;
-    op.id = static_cast<OpId>(m_program.ops.size());
     op.kind = kind;
     op.unit = unit;
     op.segment = segment;
     op.microbatch = m_microbatch;
-    op.reads = std::move(reads);
-    op.writes = std::move(writes);
-    op.flops = opFlops(m_context.job, kind, segment, m_tokens);
-    const bool hasGrads = std::any_of(op.writes.begin(), op.writes.end(), [&](BufferId id) {
-        return m_program.buffer(id).kind == MemoryKind::Grads;
-    });
-    op.accumulate = hasGrads && m_microbatch > 0;
-    m_program.ops.push_back(std::move(op));
-    return m_program.ops.back();
+    op.reads = only(std::move(reads));
+    op.writes = only(std::move(writes));
+    op.flops = opFlops(m_context.job, kind, segment, m_split.tokens);
+    return op;
 }
 
-void StageEmitter::emitForward(int microbatch)
+Op &StageEmitter::op(OpKind kind, Unit unit, Segment segment, std::vector<BufferId> reads,
+                     std::vector<BufferId> writes)
 {
-    m_microbatch = microbatch;
-    m_saved = {};
-    m_saved.tokens = activation("tokens", {m_tokens}, DType::I32);
-    m_saved.labels = activation("labels", {m_tokens}, DType::I32);
-    op(OpKind::LoadBatch, {}, Segment::None, {}, {m_saved.tokens, m_saved.labels});
+    return appendOp(m_program, make(kind, unit, segment, std::move(reads), std::move(writes)));
+}
 
-    const Unit embedding{UnitKind::Embedding};
-    m_x = activation("embedding.x", {m_tokens, m_hidden});
-    op(OpKind::Forward, embedding, Segment::Lookup, {m_saved.tokens, m_wte.param}, {m_x});
-    op(OpKind::Forward, embedding, Segment::Join, {m_x, m_wpe.param}, {m_x});
-    for (int i = 0; i < m_layers; ++i) {
-        emitAttentionForward(i);
-        emitMlpForward(i);
+/// Now, or with the chunk's deferred ones.
+void StageEmitter::weightOp(Unit unit, Segment segment, std::vector<BufferId> reads, const Weight &target)
+{
+    Op op = make(OpKind::BackwardWeight, unit, segment, std::move(reads), {target.grad});
+    if (m_defer)
+        m_batches[m_microbatch].weights[static_cast<std::size_t>(m_chunk)].push_back(std::move(op));
+    else
+        appendOp(m_program, std::move(op));
+}
+
+// ---- Between stages ----
+
+StageEmitter::Border StageEmitter::borderOf(const Action &action, bool input) const
+{
+    const std::int32_t own = virtualStageOf(m_context.job, m_stage, action.chunk);
+    const bool forwards = action.kind == ActionKind::Forward;
+    const std::int32_t other = own + (forwards == input ? -1 : 1);
+    Border border;
+    if (other < 0 || other >= static_cast<std::int32_t>(m_spans.size()))
+        return border;
+    border.virtualStage = other;
+    const StageSpan &span = m_spans[static_cast<std::size_t>(input ? other : own)]; // who has written it
+    if (forwards) {
+        border.segment = Segment::Join;
+        border.unit = span.begin == span.end ? Unit{UnitKind::Embedding} : Unit{UnitKind::Mlp, span.end - 1};
+    } else {
+        border.segment = Segment::Norm;
+        border.unit = span.begin == span.end ? Unit{UnitKind::Head} : Unit{UnitKind::Attention, span.begin};
     }
-    m_saved.x = m_x;
-    m_saved.n = activation("head.n", {m_tokens, m_hidden});
-    m_saved.stats = activation("head.stats", {m_tokens, 2}, m_statType);
-    op(OpKind::Forward, {UnitKind::Head}, Segment::Norm, {m_x, m_normW.param, m_normB.param},
-       {m_saved.n, m_saved.stats});
-    emitLoss();
+    return border;
 }
 
-void StageEmitter::emitAttentionForward(int layer)
-{
-    const Layer &w = m_layerWeights[static_cast<std::size_t>(layer)];
-    const Unit unit{UnitKind::Attention, layer};
-    const std::string prefix = "layers." + std::to_string(layer) + ".attn.";
-    AttentionSaved s;
-    s.x = m_x;
-    s.n = activation(prefix + "n", {m_tokens, m_hidden});
-    s.stats = activation(prefix + "stats", {m_tokens, 2}, m_statType);
-    op(OpKind::Forward, unit, Segment::Norm, {s.x, w.attnNormW.param, w.attnNormB.param}, {s.n, s.stats});
-    s.qkv = activation(prefix + "qkv", {m_tokens, 3 * m_hidden});
-    op(OpKind::Forward, unit, Segment::Qkv, {s.n, w.qkvW.param, w.qkvB.param}, {s.qkv});
-    s.o = activation(prefix + "o", {m_tokens, m_hidden});
-    s.lse = activation(prefix + "lse", {m_heads, m_tokens}, m_statType);
-    op(OpKind::Forward, unit, Segment::Core, {s.qkv}, {s.o, s.lse});
-    const BufferId y = activation(prefix + "y", {m_tokens, m_hidden});
-    op(OpKind::Forward, unit, Segment::Out, {s.o, w.outW.param}, {y});
-    op(OpKind::Forward, unit, Segment::Join, {s.x, y, w.outB.param}, {y});
-    m_x = y;
-    m_saved.attention.push_back(s);
-}
-
-void StageEmitter::emitMlpForward(int layer)
-{
-    const Layer &w = m_layerWeights[static_cast<std::size_t>(layer)];
-    const Unit unit{UnitKind::Mlp, layer};
-    const std::string prefix = "layers." + std::to_string(layer) + ".mlp.";
-    MlpSaved s;
-    s.x = m_x;
-    s.n = activation(prefix + "n", {m_tokens, m_hidden});
-    s.stats = activation(prefix + "stats", {m_tokens, 2}, m_statType);
-    op(OpKind::Forward, unit, Segment::Norm, {s.x, w.mlpNormW.param, w.mlpNormB.param}, {s.n, s.stats});
-    s.u = activation(prefix + "u", {m_tokens, m_ffn});
-    s.a = activation(prefix + "a", {m_tokens, m_ffn});
-    op(OpKind::Forward, unit, Segment::Up, {s.n, w.upW.param, w.upB.param}, {s.u, s.a});
-    const BufferId y = activation(prefix + "y", {m_tokens, m_hidden});
-    op(OpKind::Forward, unit, Segment::Down, {s.a, w.downW.param}, {y});
-    op(OpKind::Forward, unit, Segment::Join, {s.x, y, w.downB.param}, {y});
-    m_x = y;
-    m_saved.mlp.push_back(s);
-}
-
-void StageEmitter::emitLoss()
+Op StageEmitter::transfer(OpKind kind, const Action &action, const Border &border, BufferId value) const
 {
     const spec::JobSpec &job = m_context.job;
-    const Unit head{UnitKind::Head};
-    const std::int64_t chunk = lossChunkTokens(job);
-    const DType logitsType = job.precision.lossIn16bit ? m_compute : m_statType;
-    const std::string name = "head.logits@" + std::to_string(m_microbatch);
-    const BufferId logits =
-        addBuffer(m_program, name, MemoryKind::Workspace, logitsType, {chunk, job.model.vocab});
-    std::vector<BufferId> writes = {m_program.stats};
-    if (m_context.training()) {
-        m_dx = activation("head.dx", {m_tokens, m_hidden});
-        writes.insert(writes.end(), {m_dx, m_head.grad});
-    }
-    writes.push_back(logits);
-    for (std::int64_t begin = 0, index = 0; begin < m_tokens; begin += chunk, ++index) {
-        Op &loss =
-            op(OpKind::Forward, head, Segment::Loss, {m_saved.n, m_head.param, m_saved.labels}, writes);
-        loss.chunk = static_cast<std::int32_t>(index);
-        loss.rowBegin = begin;
-        loss.rowEnd = std::min(begin + chunk, m_tokens);
-        loss.accumulate = m_context.training() && (m_microbatch > 0 || index > 0);
-        const std::int64_t rows = loss.rowEnd - begin;
-        loss.flops = opFlops(job, OpKind::Forward, Segment::Loss, rows);
-        if (m_context.training()) {
-            loss.flops += opFlops(job, OpKind::BackwardInput, Segment::Loss, rows)
-                + opFlops(job, OpKind::BackwardWeight, Segment::Loss, rows);
-        }
-    }
+    const bool forwards = action.kind == ActionKind::Forward;
+    // In the second chunk of a V activations flow down.
+    const bool down = job.layout.schedule == "zbv" && action.chunk == 1;
+    const bool after = (kind == OpKind::Send) == (forwards != down); // the peer is the stage after this one
+    Op op;
+    op.kind = kind;
+    op.unit = border.unit;
+    op.segment = border.segment;
+    op.microbatch = action.microbatch;
+    op.stream = Stream::Pipeline;
+    op.group = m_pipeline;
+    op.peer = after ? 1 : -1;
+    op.channel = static_cast<std::int32_t>(forwards ? (down ? Channel::ForwardDown : Channel::ForwardUp)
+                                                    : (down ? Channel::BackwardUp : Channel::BackwardDown));
+    op.payload = m_program.buffer(value).bytes;
+    (kind == OpKind::Send ? op.reads : op.writes) = {value};
+    return op;
 }
 
-void StageEmitter::emitBackward(int microbatch)
+BufferId &StageEmitter::inputOf(const Action &action)
 {
-    m_microbatch = microbatch;
-    op(OpKind::BackwardInput, {UnitKind::Head}, Segment::Norm,
-       {m_dx, m_saved.x, m_saved.stats, m_normW.param}, {m_dx, m_normW.grad, m_normB.grad});
-    for (int i = m_layers; i-- > 0;) {
-        emitMlpBackward(i);
-        emitAttentionBackward(i);
+    MicroBatch &batch = m_batches[action.microbatch];
+    const auto chunks = static_cast<std::size_t>(chunksOf(m_context.job));
+    for (auto *list : {&batch.x, &batch.dx})
+        list->resize(chunks, none);
+    batch.weights.resize(chunks);
+    return (action.kind == ActionKind::Forward ? batch.x : batch.dx)[static_cast<std::size_t>(action.chunk)];
+}
+
+void StageEmitter::prepare(const Action &action)
+{
+    if (action.kind == ActionKind::BackwardWeight)
+        return;
+    const Border border = borderOf(action, true);
+    BufferId &input = inputOf(action);
+    // On the same rank the chunk before has left it there.
+    if (border.virtualStage == none
+        || placeOfVirtualStage(m_context.job, border.virtualStage).stage == m_stage)
+        return;
+    m_microbatch = action.microbatch;
+    const char *name = action.kind == ActionKind::Forward ? ".x" : ".dx";
+    input = activation("received." + placeName(border.unit, Segment::None) + name,
+                       {m_split.rows, m_split.hidden});
+    Op recv = transfer(OpKind::Recv, action, border, input);
+    // Its buffer may lie where something lay that computation has released up to here.
+    for (auto before = m_program.ops.rbegin(); before != m_program.ops.rend() && recv.waits.empty();
+         ++before) {
+        if (before->stream == Stream::Compute)
+            recv.waits.push_back(before->id);
     }
-    const Unit embedding{UnitKind::Embedding};
-    op(OpKind::BackwardInput, embedding, Segment::Join, {m_dx}, {m_wpe.grad});
-    Op &lookup = op(OpKind::BackwardWeight, embedding, Segment::Lookup, {m_dx, m_saved.tokens}, {m_wte.grad});
-    lookup.accumulate =
-        microbatch > 0 || m_context.job.model.tied; // a tied weight has the head's gradient already
+    appendOp(m_program, std::move(recv));
 }
 
-void StageEmitter::emitMlpBackward(int layer)
+/// What leaves a chunk: to the next one on this rank, or to another stage. A Send that has not been met keeps its buffer, so the
+/// op that makes the next value waits for the one before: at most two of a channel exist.
+void StageEmitter::sendOn(const Action &action, BufferId value)
 {
-    const Layer &w = m_layerWeights[static_cast<std::size_t>(layer)];
-    const MlpSaved &s = m_saved.mlp[static_cast<std::size_t>(layer)];
-    const Unit unit{UnitKind::Mlp, layer};
-    const std::string prefix = "layers." + std::to_string(layer) + ".mlp.";
-    op(OpKind::BackwardInput, unit, Segment::Join, {m_dx}, {w.downB.grad});
-    // The weight op first: `a` dies before `da`, which is as large, is made.
-    op(OpKind::BackwardWeight, unit, Segment::Down, {m_dx, s.a}, {w.downW.grad});
-    const BufferId da = activation(prefix + "da", {m_tokens, m_ffn});
-    op(OpKind::BackwardInput, unit, Segment::Down, {m_dx, w.downW.param}, {da});
-    const BufferId dn = activation(prefix + "dx", {m_tokens, m_hidden});
-    op(OpKind::BackwardInput, unit, Segment::Up, {da, s.u, w.upW.param}, {da, dn, w.upB.grad});
-    op(OpKind::BackwardWeight, unit, Segment::Up, {da, s.n}, {w.upW.grad});
-    op(OpKind::BackwardInput, unit, Segment::Norm, {dn, s.x, s.stats, w.mlpNormW.param, m_dx},
-       {dn, w.mlpNormW.grad, w.mlpNormB.grad});
-    m_dx = dn;
+    const Border border = borderOf(action, false);
+    if (border.virtualStage == none)
+        return;
+    const StagePlace place = placeOfVirtualStage(m_context.job, border.virtualStage);
+    if (place.stage == m_stage) {
+        inputOf({action.kind, place.chunk, action.microbatch}) = value;
+        return;
+    }
+    Op send = transfer(OpKind::Send, action, border, value);
+    std::vector<OpId> &sends = m_sends[send.channel];
+    if (!sends.empty())
+        m_program.ops.back().waits.push_back(sends.back());
+    sends.push_back(appendOp(m_program, std::move(send)).id);
 }
 
-void StageEmitter::emitAttentionBackward(int layer)
+void StageEmitter::emit(const Action &action)
 {
-    const Layer &w = m_layerWeights[static_cast<std::size_t>(layer)];
-    const AttentionSaved &s = m_saved.attention[static_cast<std::size_t>(layer)];
-    const Unit unit{UnitKind::Attention, layer};
-    const std::string prefix = "layers." + std::to_string(layer) + ".attn.";
-    op(OpKind::BackwardInput, unit, Segment::Join, {m_dx}, {w.outB.grad});
-    const BufferId dOut = activation(prefix + "do", {m_tokens, m_hidden});
-    op(OpKind::BackwardInput, unit, Segment::Out, {m_dx, w.outW.param}, {dOut});
-    op(OpKind::BackwardWeight, unit, Segment::Out, {m_dx, s.o}, {w.outW.grad});
-    const BufferId dqkv = activation(prefix + "dqkv", {m_tokens, 3 * m_hidden});
-    op(OpKind::BackwardInput, unit, Segment::Core, {dOut, s.qkv, s.o, s.lse}, {dqkv});
-    const BufferId dn = activation(prefix + "dx", {m_tokens, m_hidden});
-    op(OpKind::BackwardInput, unit, Segment::Qkv, {dqkv, w.qkvW.param}, {dn, w.qkvB.grad});
-    op(OpKind::BackwardWeight, unit, Segment::Qkv, {dqkv, s.n}, {w.qkvW.grad});
-    op(OpKind::BackwardInput, unit, Segment::Norm, {dn, s.x, s.stats, w.attnNormW.param, m_dx},
-       {dn, w.attnNormW.grad, w.attnNormB.grad});
-    m_dx = dn;
+    m_microbatch = action.microbatch;
+    m_chunk = action.chunk;
+    MicroBatch &batch = m_batches[m_microbatch];
+    if (action.kind == ActionKind::BackwardWeight) {
+        for (Op &op : batch.weights[static_cast<std::size_t>(m_chunk)])
+            appendOp(m_program, std::move(op));
+        batch.weights[static_cast<std::size_t>(m_chunk)].clear();
+        return;
+    }
+    if (action.kind == ActionKind::Forward) {
+        forward(m_chunk);
+        sendOn(action, m_batches[m_microbatch].x[static_cast<std::size_t>(m_chunk)]);
+    } else {
+        backward(m_chunk, action.kind == ActionKind::BackwardInput);
+        sendOn(action, m_batches[m_microbatch].dx[static_cast<std::size_t>(m_chunk)]);
+    }
 }
-
-} // namespace
 
 void stagePass(PassContext context)
 {
     StageEmitter emitter(context);
-    const auto microbatches = static_cast<int>(context.job.microBatches());
-    for (int i = 0; i < microbatches; ++i) {
-        emitter.emitForward(i);
-        if (context.training())
-            emitter.emitBackward(i);
+    const std::int32_t stage = context.program.role.stage;
+    const std::vector<Action> actions =
+        context.training() ? trainSchedule(context.job, stage) : evalSchedule(context.job, stage);
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+        if (i == 0)
+            emitter.prepare(actions[0]);
+        if (i + 1 < actions.size()) // one action ahead: its transfer goes on under this one
+            emitter.prepare(actions[i + 1]);
+        emitter.emit(actions[i]);
     }
 }
 

@@ -15,7 +15,7 @@ namespace rankyard::plan {
 /// index of the program may be used.
 Status checkStructure(const StepProgram &program);
 
-/// For each op and stream the last op that is known to be done when it starts: what FIFO order and waits say.
+/// For each op and lane the last op that is known to be done when it starts: what FIFO order and waits say.
 class Order
 {
 public:
@@ -23,13 +23,13 @@ public:
     bool before(OpId earlier, OpId later) const
     {
         return m_clocks[static_cast<std::size_t>(later)]
-                       [static_cast<std::size_t>(m_streams[static_cast<std::size_t>(earlier)])]
+                       [static_cast<std::size_t>(m_lanes[static_cast<std::size_t>(earlier)])]
             >= earlier;
     }
 
 private:
-    std::vector<std::array<OpId, streamCount>> m_clocks;
-    std::vector<Stream> m_streams;
+    std::vector<std::array<OpId, laneCount>> m_clocks;
+    std::vector<int> m_lanes;
 };
 
 /// Every operand comes from where the table in units.h says, of the same micro-batch; every weight's gradient is complete.

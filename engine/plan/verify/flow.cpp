@@ -14,12 +14,17 @@ enum class Content : std::uint8_t {
     Whole,   ///< the value
 };
 
+constexpr std::array<OpId, laneCount> nobody = [] {
+    std::array<OpId, laneCount> list{};
+    list.fill(none);
+    return list;
+}();
+
 /// A piece of a root buffer that is used as one: a view, or what no view covers.
 struct Atom {
     Content content = Content::Nothing;
     OpId writer = none;
-    std::array<OpId, streamCount> readers{none, none, none, none,
-                                          none}; ///< since the last write; the latest of each stream
+    std::array<OpId, laneCount> readers = nobody; ///< since the last write; the latest of each lane
 };
 
 struct Root {
@@ -27,9 +32,18 @@ struct Root {
     std::int32_t atoms = 1;
     Content slice = Content::Nothing; ///< of this rank's slices, where a group shares the buffer
     OpId released = none;
-    std::array<OpId, streamCount> users{none, none, none, none, none};
+    std::array<OpId, laneCount> users = nobody;
     bool read = false;
 };
+
+/// A view of some rows of a gradient: it is of its tensor's atom.
+bool isPart(const StepProgram &program, const Buffer &buffer)
+{
+    if (buffer.tensor == none || buffer.kind != MemoryKind::Grads)
+        return false;
+    const BufferId whole = program.tensors[at(buffer.tensor)].grad;
+    return whole != none && whole != buffer.id;
+}
 
 enum class StatsPhase { Adding, Reduced, Done };
 
@@ -48,6 +62,7 @@ private:
     Status writeContent(const Op &op, BufferId id);
     Status writeGradient(const Op &op, const Buffer &buffer, Atom &atom);
     Status reduceBucket(const Op &op);
+    bool copiesSummed(const Bucket &bucket) const;
     Status gatherBucket(const Op &op);
     Status checkStats(const Op &op);
     Status checkStep(const Op &op);
@@ -68,6 +83,8 @@ private:
     std::vector<std::int32_t> m_bucketOf; ///< of parameter and gradient roots
     StatsPhase m_stats = StatsPhase::Adding;
     OpId m_scalars = none;
+    std::vector<bool> m_copiesSummed; ///< by tensor
+    std::vector<bool> m_tied;         ///< by bucket
     std::vector<OpId> m_norms;
     std::vector<OpId> m_updates;
 };
@@ -78,12 +95,14 @@ FlowCheck::FlowCheck(const StepProgram &program, const Order &order)
       m_roots(program.buffers.size()),
       m_atomOf(program.buffers.size(), none),
       m_bucketOf(program.buffers.size(), none),
+      m_copiesSummed(program.tensors.size(), false),
+      m_tied(program.buckets.size(), false),
       m_norms(program.buckets.size(), none),
       m_updates(program.buckets.size(), none)
 {
     std::vector<std::vector<BufferId>> views(program.buffers.size());
     for (const Buffer &buffer : program.buffers) {
-        if (buffer.parent != none && buffer.sliceGroup == none)
+        if (buffer.parent != none && buffer.sliceGroup == none && !isPart(program, buffer))
             views[at(buffer.parent)].push_back(buffer.id);
     }
     for (const Buffer &buffer : program.buffers) {
@@ -97,6 +116,10 @@ FlowCheck::FlowCheck(const StepProgram &program, const Order &order)
         m_atoms.resize(m_atoms.size() + at(root.atoms));
         if (buffer.persistent && buffer.kind != MemoryKind::Grads)
             fill(buffer.id, Content::Whole);
+    }
+    for (const Buffer &buffer : program.buffers) {
+        if (isPart(program, buffer))
+            m_atomOf[at(buffer.id)] = m_atomOf[at(program.tensors[at(buffer.tensor)].grad)];
     }
     for (std::size_t i = 0; i < program.buckets.size(); ++i) {
         const Bucket &bucket = program.buckets[i];
@@ -153,10 +176,10 @@ Status FlowCheck::checkOrder(const Op &op, BufferId id, bool writes)
             atom.writer = op.id;
             atom.readers.fill(none);
         } else {
-            atom.readers[static_cast<std::size_t>(op.stream)] = op.id;
+            atom.readers[static_cast<std::size_t>(laneOf(op))] = op.id;
         }
     }
-    m_roots[at(rootOf(m_program, id))].users[static_cast<std::size_t>(op.stream)] = op.id;
+    m_roots[at(rootOf(m_program, id))].users[static_cast<std::size_t>(laneOf(op))] = op.id;
     return {};
 }
 
@@ -228,8 +251,36 @@ Status FlowCheck::writeContent(const Op &op, BufferId id)
     return {};
 }
 
+/// Every gradient that neighbours of the tensor group share is their sum by now.
+bool FlowCheck::copiesSummed(const Bucket &bucket) const
+{
+    return std::all_of(bucket.tensors.begin(), bucket.tensors.end(), [&](TensorId id) {
+        const auto &sections = m_program.tensors[at(id)].sections;
+        const bool shared =
+            std::any_of(sections.begin(), sections.end(), [](const Section &s) { return s.copies > 1; });
+        return !shared || m_copiesSummed[at(id)];
+    });
+}
+
 Status FlowCheck::reduceBucket(const Op &op)
 {
+    const Bucket &bucket = m_program.buckets[at(op.chunk)];
+    if (m_program.groups[at(op.group)].pick == Pick::Inner) {
+        const TensorId tensor = m_program.buffer(op.writes[0]).tensor;
+        if (m_atoms[at(m_atomOf[at(op.writes[0])])].content != Content::Local || m_copiesSummed[at(tensor)])
+            return broken(op, "sums the copies of " + name(op.writes[0]) + " at a time when that is wrong");
+        m_copiesSummed[at(tensor)] = true;
+        return {};
+    }
+    if (op.group == bucket.tie) {
+        const bool reduced = m_roots[at(bucket.grad)].slice == Content::Whole
+            || all(bucket.grad, bucket.group == none ? Content::Local : Content::Whole);
+        if (!reduced || m_tied[at(op.chunk)])
+            return broken(op,
+                          "sums the copies of a tied tensor " + std::string(reduced ? "again" : "too early"));
+        m_tied[at(op.chunk)] = true;
+        return {};
+    }
     const BufferId root = op.writes[0];
     if (!all(root, Content::Local)) {
         const bool done = m_roots[at(root)].slice == Content::Whole || all(root, Content::Whole);
@@ -237,6 +288,8 @@ Status FlowCheck::reduceBucket(const Op &op)
                       "reduces " + name(root)
                           + (done ? ", which is reduced already" : " before all of its gradients are there"));
     }
+    if (!copiesSummed(bucket))
+        return broken(op, "reduces " + name(root) + " before its copies in the tensor group are summed");
     const bool scatter = op.kind == OpKind::ReduceScatter;
     fill(root, scatter ? Content::Nothing : Content::Whole);
     m_roots[at(root)].slice = scatter ? Content::Whole : Content::Nothing;
@@ -273,6 +326,9 @@ Status FlowCheck::checkStep(const Op &op)
     if (op.kind == OpKind::GradNorm) {
         if (m_norms[at(op.chunk)] != none)
             return broken(op, "counts its bucket a second time");
+        const Bucket &bucket = m_program.buckets[at(op.chunk)];
+        if (!copiesSummed(bucket) || (bucket.tie != none && !m_tied[at(op.chunk)]))
+            return broken(op, "counts gradients whose copies are not summed");
         m_norms[at(op.chunk)] = op.id;
     } else if (op.kind == OpKind::StepScalars) {
         if (m_scalars != none)
@@ -331,7 +387,9 @@ Status FlowCheck::checkEnd() const
         if (root.released == none)
             return broken(m_program.op(user),
                           "is the last to use " + buffer.name + ", which nobody releases");
-        const bool needed = m_program.kind == ProgramKind::Train && buffer.kind != MemoryKind::Workspace;
+        const bool batch = m_program.op(user).kind == OpKind::LoadBatch; // a stage needs tokens or labels
+        const bool needed =
+            m_program.kind == ProgramKind::Train && buffer.kind != MemoryKind::Workspace && !batch;
         if (needed && !root.read)
             return broken(m_program.op(user), "writes " + buffer.name + ", which nobody reads");
     }
@@ -353,7 +411,8 @@ Status FlowCheck::run()
             for (const BufferId id : *list)
                 RY_TRY(checkAlive(op, id));
         }
-        const bool bucketOp = isCollective(op.kind) && op.writes[0] != m_program.stats;
+        const bool bucketOp =
+            isCollective(op.kind) && op.unit.kind == UnitKind::None && op.writes[0] != m_program.stats;
         RY_TRY(checkStats(op));
         for (const BufferId id : op.reads) {
             if (!bucketOp)

@@ -17,9 +17,11 @@ public:
     Status run();
 
 private:
+    /// Whose value a buffer has: the op that computed it, or the Recv that brought it.
     struct Writer {
         OpId op = none;
         std::size_t place = 0;
+        bool partial = false; ///< a sum over the tensor group that has not been made
     };
     /// What one op of a segment looks like; the others must look the same.
     using Shape = std::tuple<UnitKind, Segment, OpKind, std::size_t>;
@@ -31,6 +33,8 @@ private:
     Status checkWrite(const Op &op, BufferId id, char code) const;
     Status checkAlike(const Op &op);
     Status checkWeights(const Op &op);
+    Status checkShapes(const Op &op, const Signature &signature) const;
+    Status checkTransfer(const Op &op);
     Status checkStepOp(const Op &op) const;
     Status checkCollective(const Op &op) const;
     Status checkRows(const Op &op);
@@ -39,6 +43,7 @@ private:
     int placeOf(Unit unit) const;
 
     const StepProgram &m_program;
+    Variant m_variant;
     Signatures m_signatures;
     std::vector<Writer> m_writers;    ///< of transient buffers
     std::vector<TensorId> m_tensorOf; ///< of parameter and gradient views
@@ -55,7 +60,8 @@ private:
 
 OperandCheck::OperandCheck(const StepProgram &program)
     : m_program(program),
-      m_signatures(program.kind == ProgramKind::Train),
+      m_variant(program),
+      m_signatures(m_variant),
       m_writers(program.buffers.size()),
       m_tensorOf(program.buffers.size(), none),
       m_owner(program.tensors.size(), 0)
@@ -99,11 +105,18 @@ Status OperandCheck::checkRead(const Op &op, BufferId id, const Source &source) 
     if (writer.op == none)
         return broken(op, "reads " + buffer.name + ", which no op has written");
     const Op &from = m_program.op(writer.op);
-    if (from.segment != source.segment || directionOf(from.kind) != source.direction
+    // Without positions and dropout the lookup is what stands first on the residual stream.
+    const bool bare = from.segment == Segment::Lookup && source.segment == Segment::Join
+        && op.segment != Segment::Lookup && !m_variant.biases && !m_variant.dropout;
+    if ((from.segment != source.segment && !bare) || directionOf(from) != source.direction
         || writer.place != source.place)
         return broken(op,
                       "reads " + buffer.name + " as " + opName(from)
                           + " left it, which is not the operand that it needs");
+    if (writer.partial)
+        return broken(op, "reads " + buffer.name + ", which the tensor group has not summed");
+    if (from.segment == Segment::Logits && from.chunk != op.chunk)
+        return broken(op, "reads " + buffer.name + " of another chunk");
     if (from.microbatch != op.microbatch)
         return broken(op, "reads " + buffer.name + " of micro-batch " + std::to_string(from.microbatch));
     if (from.unit.kind != UnitKind::None && std::abs(placeOf(from.unit) - placeOf(op.unit)) > 1)
@@ -120,6 +133,7 @@ Status OperandCheck::checkWrite(const Op &op, BufferId id, char code) const
     bool right = false;
     switch (code) {
     case 'A':
+    case 'Y':
         right = transient && buffer.kind == MemoryKind::Activations;
         break;
     case 'G':
@@ -171,21 +185,21 @@ Status OperandCheck::checkWeights(const Op &op)
         if (const TensorId tensor = m_tensorOf[at(id)]; tensor != none)
             grads.push_back(tensor);
     }
-    const std::size_t index = at(placeOf(op.unit)) * segmentCount + static_cast<std::size_t>(op.segment);
+    const Segment segment = op.segment == Segment::Logits ? Segment::Loss : op.segment; // one weight, two ops
+    const std::size_t index = at(placeOf(op.unit)) * segmentCount + static_cast<std::size_t>(segment);
     if (index >= m_weights.size())
         m_weights.resize(index + 1);
     std::vector<TensorId> &own = m_weights[index];
     const bool forward = op.kind == OpKind::Forward || op.kind == OpKind::Recompute;
     if (forward && own.empty())
         own = params;
-    if (forward && own != params)
+    if (forward && own != params && !params.empty())
         return broken(op, "reads other parameters than the same segment before");
     if (!std::is_sorted(params.begin(), params.end()))
         return broken(op, "reads its parameters in another order than the model's");
     for (const TensorId tensor : forward ? params : std::vector<TensorId>()) {
         std::size_t &owner = m_owner[at(tensor)];
-        const bool tied =
-            op.segment == Segment::Loss && owner == static_cast<std::size_t>(Segment::Lookup) + 1;
+        const bool tied = segment == Segment::Loss && owner == static_cast<std::size_t>(Segment::Lookup) + 1;
         if (owner != 0 && owner != index + 1 && !tied)
             return broken(op, "reads " + m_program.tensors[at(tensor)].name + ", which is another segment's");
         owner = owner == 0 ? index + 1 : owner;
@@ -215,19 +229,52 @@ Status OperandCheck::checkWeights(const Op &op)
 /// The chunks of the loss follow each other and cover every token.
 Status OperandCheck::checkRows(const Op &op)
 {
-    if (op.microbatch < 0)
-        return broken(op, "belongs to no micro-batch");
     if (m_rows.size() <= at(op.microbatch))
         m_rows.resize(at(op.microbatch) + 1, 0);
     std::int64_t &done = m_rows[at(op.microbatch)];
-    const std::int64_t tokens = numelOf(m_program.buffer(op.reads[2]).shape);
-    const auto logits = op.writes.begin() + (m_program.kind == ProgramKind::Train ? 3 : 1);
-    const std::int64_t capacity =
-        m_program.buffer(*logits).shape.empty() ? 0 : m_program.buffer(*logits).shape[0];
+    const bool labelsFirst = m_variant.tensor && !m_variant.train;
+    const std::int64_t tokens = numelOf(m_program.buffer(op.reads[labelsFirst ? 0 : 2]).shape);
+    std::int64_t capacity = tokens;
+    if (!labelsFirst) {
+        const Buffer &logits = m_program.buffer(op.writes.back());
+        capacity = logits.shape.empty() ? 0 : logits.shape[0];
+    }
     if (op.rowBegin != done || op.rowEnd <= op.rowBegin || op.rowEnd > tokens
         || op.rowEnd - op.rowBegin > capacity)
         return broken(op, "covers other tokens than those that follow the chunk before");
     done = op.rowEnd;
+    if (!m_variant.tensor)
+        return {};
+    // What the loss merges is what the logits op of its chunk has made.
+    const Op &parts = m_program.op(m_writers[at(op.reads.back())].op);
+    const BufferId logits = op.writes.back();
+    const bool same = parts.rowBegin == op.rowBegin && parts.rowEnd == op.rowEnd
+        && (labelsFirst || m_writers[at(logits)].op == parts.id);
+    return same ? Status() : broken(op, "works on other logits than those of its chunk");
+}
+
+/// Operands of an op have the same rows: what the tensor group has divided is gathered where whole rows are needed.
+Status OperandCheck::checkShapes(const Op &op, const Signature &signature) const
+{
+    const bool other = op.segment == Segment::Core || op.segment == Segment::Logits
+        || (op.segment == Segment::Loss && m_variant.tensor);
+    if (other)
+        return {};
+    std::int64_t rows = none;
+    const auto check = [&](BufferId id) {
+        const Buffer &buffer = m_program.buffer(id);
+        const std::int64_t own = buffer.shape.empty() ? 0 : buffer.shape[0];
+        rows = rows == none ? own : rows;
+        return rows == own;
+    };
+    for (std::size_t i = 0; i < op.reads.size(); ++i) {
+        if (!signature.reads[i].param && !check(op.reads[i]))
+            return broken(op, "reads " + m_program.buffer(op.reads[i]).name + ", which has other rows");
+    }
+    for (std::size_t i = 0; i < op.writes.size(); ++i) {
+        if ((signature.writes[i] == 'A' || signature.writes[i] == 'Y') && !check(op.writes[i]))
+            return broken(op, "writes " + m_program.buffer(op.writes[i]).name + ", which has other rows");
+    }
     return {};
 }
 
@@ -246,14 +293,78 @@ Status OperandCheck::checkUnitOp(const Op &op)
         RY_TRY(checkRead(op, op.reads[i], signature->reads[i]));
     for (std::size_t i = 0; i < op.writes.size(); ++i)
         RY_TRY(checkWrite(op, op.writes[i], signature->writes[i]));
+    RY_TRY(checkShapes(op, *signature));
     RY_TRY(checkAlike(op));
     RY_TRY(checkWeights(op));
     if (op.segment == Segment::Loss)
         RY_TRY(checkRows(op));
     for (std::size_t i = 0; i < op.writes.size(); ++i)
-        m_writers[at(op.writes[i])] = {op.id, i};
+        m_writers[at(op.writes[i])] = {op.id, i, signature->writes[i] == 'Y' && m_variant.tensor};
     return {};
 }
+
+/// A transfer of an activation or its gradient moves the value that it is named after, and nothing is summed twice or not at all.
+Status OperandCheck::checkTransfer(const Op &op)
+{
+    const bool recv = op.kind == OpKind::Recv;
+    const bool send = op.kind == OpKind::Send;
+    if (op.reads.size() != (recv ? 0 : 1) || op.writes.size() != (send ? 0 : 1))
+        return broken(op, "must have one buffer to read and one to write, a send and a recv one of them");
+    const Buffer &target =
+        m_program.buffer(recv || op.kind == OpKind::AllGather ? op.writes[0] : op.reads[0]);
+    if (op.payload != target.bytes)
+        return broken(op, "has a payload of " + std::to_string(op.payload) + " bytes for " + target.name);
+    const Group &group = m_program.groups[at(op.group)];
+    const bool pipeline = recv || send;
+    if (group.axes != std::vector<std::string>{pipeline ? "pp" : "tp"} || group.pick != Pick::All)
+        return broken(op, "goes over the group " + group.name);
+    if (recv) {
+        RY_TRY(checkWrite(op, op.writes[0], 'A'));
+        m_writers[at(op.writes[0])] = {op.id, 0, false};
+        return {};
+    }
+    const Writer value = m_writers[at(op.reads[0])];
+    if (value.op == none)
+        return broken(op, "moves " + m_program.buffer(op.reads[0]).name + ", which no op has written");
+    const Op &from = m_program.op(value.op);
+    if (!(from.unit == op.unit) || from.segment != op.segment || from.microbatch != op.microbatch
+        || (send && directionOf(from) != directionOf(op)))
+        return broken(op, "moves what " + opName(from) + " has made");
+    const bool sums = op.kind == OpKind::AllReduce || op.kind == OpKind::ReduceScatter;
+    if (value.partial != sums)
+        return broken(op,
+                      sums ? "sums what is not a partial sum" : "moves what the tensor group has not summed");
+    if (send)
+        return {};
+    const std::int64_t read = m_program.buffer(op.reads[0]).bytes;
+    const std::int64_t written = m_program.buffer(op.writes[0]).bytes;
+    const bool fits = op.kind == OpKind::AllReduce ? op.reads[0] == op.writes[0]
+        : op.kind == OpKind::ReduceScatter         ? read == written * group.size
+        : op.kind == OpKind::AllGather             ? written == read * group.size
+                                                   : false;
+    if (!fits)
+        return broken(op, "has operands whose sizes do not belong together");
+    if (op.kind == OpKind::ReduceScatter)
+        m_writers[at(op.reads[0])] = {}; // undefined after
+    m_writers[at(op.writes[0])] = {value.op, value.place, false};
+    return {};
+}
+
+namespace {
+
+/// Whether `view` is the k and v part of the gradient of a qkv tensor that neighbours share.
+bool isCopied(const Tensor &tensor, const Buffer &view)
+{
+    if (tensor.sections.size() != 3 || tensor.sections[1].copies < 2 || tensor.axis != 0)
+        return false;
+    const std::int64_t rows = tensor.sections[1].local + tensor.sections[2].local;
+    const std::int64_t row = tensor.numel / tensor.shape[0];
+    const auto size = static_cast<std::int64_t>(bytesOf(view.dtype));
+    return numelOf(view.shape) == rows * row
+        && view.viewOffset == (tensor.offset + tensor.sections[0].local * row) * size;
+}
+
+} // namespace
 
 Status OperandCheck::checkCollective(const Op &op) const
 {
@@ -275,6 +386,17 @@ Status OperandCheck::checkCollective(const Op &op) const
     if (op.chunk < 0 || at(op.chunk) >= m_program.buckets.size())
         return broken(op, "has no bucket");
     const Bucket &bucket = m_program.buckets[at(op.chunk)];
+    if (group.pick == Pick::Inner) { // copies of KV heads: the rows behind q's
+        const bool right = op.kind == OpKind::AllReduce && op.reads[0] == target.id
+            && target.parent == bucket.grad && target.tensor != none
+            && isCopied(m_program.tensors[at(target.tensor)], target);
+        return right ? Status() : broken(op, "sums " + target.name + ", of which the group has no copies");
+    }
+    if (op.group == bucket.tie) {
+        const bool right =
+            op.kind == OpKind::AllReduce && op.reads[0] == target.id && target.id == bucket.gradSlice;
+        return right ? Status() : broken(op, "must sum the slices of the tied tensor");
+    }
     if (op.group != bucket.group)
         return broken(op, "goes over the group " + group.name + ", not over the bucket's");
     const bool gather = op.kind == OpKind::AllGather;
@@ -319,7 +441,7 @@ Status OperandCheck::checkOnce() const
     std::vector<std::pair<Key, OpId>> keys;
     keys.reserve(m_program.ops.size());
     for (const Op &op : m_program.ops) {
-        if (op.unit.kind != UnitKind::None || op.kind == OpKind::LoadBatch)
+        if ((op.unit.kind != UnitKind::None && !isTransfer(op.kind)) || op.kind == OpKind::LoadBatch)
             keys.push_back(
                 {{op.kind, op.unit.kind, op.unit.layer, op.segment, op.microbatch, op.chunk}, op.id});
     }
@@ -363,15 +485,25 @@ Status OperandCheck::run()
         const bool ofUnit = op.kind == OpKind::LoadBatch || op.kind == OpKind::Forward
             || op.kind == OpKind::BackwardInput || op.kind == OpKind::BackwardWeight
             || op.kind == OpKind::Recompute;
-        RY_TRY(ofUnit ? checkUnitOp(op) : checkStepOp(op));
+        RY_TRY(ofUnit                                                      ? checkUnitOp(op)
+                   : isTransfer(op.kind) && op.unit.kind != UnitKind::None ? checkTransfer(op)
+                                                                           : checkStepOp(op));
     }
     RY_TRY(checkOnce());
+    const bool labelsFirst = m_variant.tensor && !m_variant.train;
+    bool head = false;
     for (const Op &op : m_program.ops) {
-        if (op.segment == Segment::Loss
-            && m_rows[at(op.microbatch)] != numelOf(m_program.buffer(op.reads[2]).shape))
+        if (op.segment != Segment::Loss || isTransfer(op.kind))
+            continue;
+        head = true;
+        if (m_rows[at(op.microbatch)] != numelOf(m_program.buffer(op.reads[labelsFirst ? 0 : 2]).shape))
             return broken(op, "the chunks of the loss leave tokens out");
     }
-    for (std::int32_t i = 0; i < m_microbatches; ++i) {
+    // Only the last stage has a head; whether it has one, the tensors say.
+    head = head || std::any_of(m_program.tensors.begin(), m_program.tensors.end(), [](const Tensor &tensor) {
+               return tensor.name == "norm.weight";
+           });
+    for (std::int32_t i = 0; head && i < m_microbatches; ++i) {
         if (at(i) >= m_rows.size() || m_rows[at(i)] == 0)
             return Error::make(Code::Internal, "has no loss", "micro-batch " + std::to_string(i));
     }

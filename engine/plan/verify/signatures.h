@@ -19,23 +19,37 @@ struct Source {
 
 struct Signature {
     std::vector<Source> reads;
-    std::string_view writes;
+    std::string writes;
 };
 
-/// 'l' load-batch, 'f' forward and recompute, 'b' backward-input, 'w' backward-weight.
-char directionOf(OpKind kind);
+/// What of the table a program has.
+struct Variant {
+    bool train = true;
+    bool biases = true; ///< gpt2; without: llama
+    bool dropout = false;
+    bool tensor = false; ///< a tensor group of more than one
+    /// Read off the program: from its tensors' names, its groups, and whether joins have gradients of their own.
+    explicit Variant(const StepProgram &program);
+};
+
+/// 'l' load-batch, 'f' forward and recompute, 'b' backward-input, 'w' backward-weight. A Recv is what it carries.
+char directionOf(const Op &op);
 
 class Signatures
 {
 public:
-    explicit Signatures(bool train);
+    explicit Signatures(const Variant &variant);
     /// Null when no unit has this op.
     const Signature *find(const Op &op) const;
 
 private:
-    std::vector<Signature> m_all;
-    Signature m_loss;
-    Signature m_load;
+    struct Entry {
+        UnitKind unit;
+        Segment segment;
+        OpKind kind;
+        Signature signature;
+    };
+    std::vector<Entry> m_all;
 };
 
 } // namespace rankyard::plan

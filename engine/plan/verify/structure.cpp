@@ -79,6 +79,8 @@ Status checkBuffers(const StepProgram &program)
         const std::string where = "buffer " + std::to_string(i) + " (" + buffer.name + ")";
         if (buffer.id != static_cast<BufferId>(i))
             return wrong(where, "ids are not dense");
+        if (buffer.tensor != none && !refers(buffer.tensor, program.tensors))
+            return wrong(where, "is of a tensor that is not there");
         if (!refers(buffer.arena, program.arenas))
             return wrong(where, "is in no arena");
         const Arena &arena = program.arenas[at(buffer.arena)];
@@ -98,7 +100,8 @@ Status checkBucket(const StepProgram &program, std::size_t index, std::vector<bo
     const std::string where = "bucket " + std::to_string(index);
     if (bucket.slices < 1 || bucket.padded < bucket.numel || bucket.padded % bucket.slices != 0)
         return wrong(where, "is not padded to equal slices");
-    if (bucket.group != none && !refers(bucket.group, program.groups))
+    if ((bucket.group != none && !refers(bucket.group, program.groups))
+        || (bucket.tie != none && !refers(bucket.tie, program.groups)))
         return wrong(where, "is reduced over a group that is not there");
     if (bucket.slices > 1 && (bucket.group == none || program.groups[at(bucket.group)].size != bucket.slices))
         return wrong(where, "has another number of slices than its group has ranks");
@@ -146,6 +149,27 @@ Status checkBucket(const StepProgram &program, std::size_t index, std::vector<bo
     return end == bucket.numel ? Status() : wrong(where, "has another size than its tensors");
 }
 
+/// The sections of a divided tensor are its rows, and what this rank has is its part of each.
+Status checkSections(const Tensor &tensor)
+{
+    if (tensor.axis == none)
+        return tensor.sections.empty() && tensor.shape == tensor.global
+            ? Status()
+            : wrong("tensor " + tensor.name, "is whole on every rank, yet divided");
+    std::int64_t local = 0;
+    std::int64_t global = 0;
+    for (const Section &section : tensor.sections) {
+        local += section.local;
+        global += section.global;
+    }
+    std::vector<std::int64_t> shape = tensor.global;
+    if (at(tensor.axis) >= shape.size() || shape[at(tensor.axis)] != global)
+        return wrong("tensor " + tensor.name, "has sections that are not its rows");
+    shape[at(tensor.axis)] = local;
+    return shape == tensor.shape ? Status()
+                                 : wrong("tensor " + tensor.name, "has another shape than its sections");
+}
+
 Status checkTensors(const StepProgram &program)
 {
     std::vector<bool> owned(program.tensors.size(), false);
@@ -162,16 +186,27 @@ Status checkTensors(const StepProgram &program)
     if (!refers(program.stats, program.buffers))
         return wrong("stats", "the program has none");
     const Buffer &stats = program.buffer(program.stats);
+    const std::int64_t places = numelOf(stats.shape) - statsSlots;
     if (stats.dtype != DType::F64 || !stats.persistent || stats.parent != none
-        || numelOf(stats.shape) != static_cast<std::int64_t>(program.tensors.size()) + statsSlots)
+        || places < static_cast<std::int64_t>(program.tensors.size()))
         return wrong("stats",
                      "must be persistent fp64 with a place for each tensor and " + std::to_string(statsSlots)
                          + " more");
+    std::vector<bool> taken(static_cast<std::size_t>(places), false);
+    for (const Tensor &tensor : program.tensors) {
+        if (tensor.index < 0 || tensor.index >= places || taken[at(tensor.index)])
+            return wrong("tensor " + tensor.name, "has no place of its own in stats");
+        taken[at(tensor.index)] = true;
+        RY_TRY(checkSections(tensor));
+    }
     return {};
 }
 
 Status checkOp(const StepProgram &program, const Op &op)
 {
+    const bool paired = op.kind == OpKind::Send || op.kind == OpKind::Recv;
+    if (paired ? op.channel < 0 || op.channel >= channelCount : op.channel != none)
+        return broken(op, "has a channel that cannot be");
     for (const auto *list : {&op.reads, &op.writes, &op.releases}) {
         for (auto id = list->begin(); id != list->end(); ++id) {
             if (!refers(*id, program.buffers))
@@ -187,7 +222,7 @@ Status checkOp(const StepProgram &program, const Op &op)
             return broken(op,
                           "waits for " + opName(program.op(wait))
                               + ", which is not before it: it would wait for ever");
-        if (program.op(wait).stream == op.stream)
+        if (laneOf(program.op(wait)) == laneOf(op))
             return broken(op, "waits for " + opName(program.op(wait)) + " of its own stream");
     }
     const bool layered = op.unit.kind == UnitKind::Attention || op.unit.kind == UnitKind::Mlp;
@@ -198,7 +233,7 @@ Status checkOp(const StepProgram &program, const Op &op)
         return broken(op, "is of a layer that cannot be");
     if (!inRange(op.microbatch))
         return broken(op, "is of a micro-batch that cannot be");
-    const bool transfers = isCollective(op.kind) || op.kind == OpKind::Send || op.kind == OpKind::Recv;
+    const bool transfers = isTransfer(op.kind);
     if (transfers && !refers(op.group, program.groups))
         return broken(op, "has no group");
     if (!transfers && op.group != none)

@@ -8,8 +8,6 @@ namespace rankyard::plan {
 
 namespace {
 
-bool transfers(OpKind kind) { return isCollective(kind) || kind == OpKind::Send || kind == OpKind::Recv; }
-
 /// Programs that run against each other, each on the rank that it is for. With one rank a role, the peers of the same role
 /// are left out: they do what their representative does.
 class TogetherCheck
@@ -23,17 +21,17 @@ private:
         const StepProgram *program = nullptr;
         int rank = 0;
         std::vector<bool> done;
-        std::array<std::vector<OpId>, streamCount> queues;
-        std::array<std::size_t, streamCount> next{};
+        std::array<std::vector<OpId>, laneCount> queues;
+        std::array<std::size_t, laneCount> next{};
     };
-    /// A group as one communicator: its axes and first rank.
-    using GroupKey = std::pair<std::vector<std::string>, int>;
+    /// A group as one communicator: its name and first rank.
+    using GroupKey = std::pair<std::string, int>;
 
     GroupKey keyOf(const Participant &participant, const Op &op) const;
     std::vector<std::size_t> membersOf(const Participant &participant, const Op &op) const;
     Status checkSequences() const;
     Status checkProgress();
-    /// The op at the head of a stream, when its waits are done; none else.
+    /// The op at the head of a lane, when its waits are done; none else.
     OpId ready(const Participant &participant, std::size_t stream) const;
     bool advance(Participant &participant);
     bool advanceTransfer(Participant &participant, const Op &op);
@@ -59,7 +57,7 @@ TogetherCheck::TogetherCheck(std::vector<const StepProgram *> programs, std::vec
         participant.rank = ranks[i];
         participant.done.assign(programs[i]->ops.size(), false);
         for (const Op &op : programs[i]->ops)
-            participant.queues[static_cast<std::size_t>(op.stream)].push_back(op.id);
+            participant.queues[static_cast<std::size_t>(laneOf(op))].push_back(op.id);
         m_byRank[ranks[i]] = i;
         m_participants.push_back(std::move(participant));
     }
@@ -68,16 +66,14 @@ TogetherCheck::TogetherCheck(std::vector<const StepProgram *> programs, std::vec
 TogetherCheck::GroupKey TogetherCheck::keyOf(const Participant &participant, const Op &op) const
 {
     const Group &group = participant.program->groups[at(op.group)];
-    std::vector<std::string> axes = group.axes;
-    std::sort(axes.begin(), axes.end());
-    const int first = m_grid.members(participant.rank, axes).front();
-    return {std::move(axes), first};
+    const std::vector<int> members = m_grid.members(participant.rank, group);
+    return {group.name, members.empty() ? none : members.front()};
 }
 
 std::vector<std::size_t> TogetherCheck::membersOf(const Participant &participant, const Op &op) const
 {
     std::vector<std::size_t> members;
-    for (const int rank : m_grid.members(participant.rank, participant.program->groups[at(op.group)].axes)) {
+    for (const int rank : m_grid.members(participant.rank, participant.program->groups[at(op.group)])) {
         if (const auto found = m_byRank.find(rank); found != m_byRank.end())
             members.push_back(found->second);
     }
@@ -86,8 +82,11 @@ std::vector<std::size_t> TogetherCheck::membersOf(const Participant &participant
 
 bool TogetherCheck::alike(const Participant &a, const Op &x, const Participant &b, const Op &y)
 {
-    if (x.kind != y.kind || x.payload != y.payload || x.chunk != y.chunk || x.writes.empty()
-        || y.writes.empty())
+    if (x.kind != y.kind || x.payload != y.payload || x.writes.empty() || y.writes.empty())
+        return false;
+    // A bucket has another number on another stage.
+    if (a.program->role == b.program->role
+        && (x.chunk != y.chunk || x.microbatch != y.microbatch || x.peer != y.peer))
         return false;
     return a.program->buffer(x.writes[0]).dtype == b.program->buffer(y.writes[0]).dtype;
 }
@@ -107,17 +106,14 @@ Status TogetherCheck::checkSequences() const
                 own[at(op.group)].push_back(op.id);
         }
         for (const Group &group : participant.program->groups) {
-            const auto members = m_grid.members(participant.rank, group.axes);
+            const auto members = m_grid.members(participant.rank, group);
             if (static_cast<int>(members.size()) != group.size) {
                 return Error::make(Code::Internal,
                                    "has " + std::to_string(group.size) + " ranks in the program and "
                                        + std::to_string(members.size()) + " in the layout",
                                    "rank " + std::to_string(participant.rank) + ", group " + group.name);
             }
-            std::vector<std::string> axes = group.axes;
-            std::sort(axes.begin(), axes.end());
-            groups[{std::move(axes), members.front()}].push_back(
-                {&participant, std::move(own[at(group.id)])});
+            groups[{group.name, members.front()}].push_back({&participant, std::move(own[at(group.id)])});
         }
     }
     for (const auto &[key, sequences] : groups) {
@@ -161,7 +157,7 @@ OpId TogetherCheck::ready(const Participant &participant, std::size_t stream) co
 void TogetherCheck::finish(Participant &participant, OpId op)
 {
     participant.done[at(op)] = true;
-    ++participant.next[static_cast<std::size_t>(participant.program->op(op).stream)];
+    ++participant.next[static_cast<std::size_t>(laneOf(participant.program->op(op)))];
 }
 
 /// A transfer happens when all who take part stand at it: nothing is buffered.
@@ -171,25 +167,27 @@ bool TogetherCheck::advanceTransfer(Participant &participant, const Op &op)
     std::vector<std::pair<Participant *, OpId>> meeting;
     std::vector<std::size_t> members = membersOf(participant, op);
     if (!isCollective(op.kind)) { // a pair: itself and the peer at the offset on the group's axis
-        const auto ranks = m_grid.members(participant.rank, participant.program->groups[at(op.group)].axes);
+        const auto ranks = m_grid.members(participant.rank, participant.program->groups[at(op.group)]);
         const auto own = std::find(ranks.begin(), ranks.end(), participant.rank) - ranks.begin();
-        const auto peer = own + op.peer;
-        if (peer < 0 || at(static_cast<std::int32_t>(peer)) >= ranks.size()
-            || !m_byRank.contains(ranks[static_cast<std::size_t>(peer)]))
+        const auto size = static_cast<std::ptrdiff_t>(ranks.size());
+        const auto peer = ((own + op.peer) % size + size) % size;
+        if (!m_byRank.contains(ranks[static_cast<std::size_t>(peer)]))
             return false;
         members = {m_byRank.at(participant.rank), m_byRank.at(ranks[static_cast<std::size_t>(peer)])};
     }
     for (const std::size_t index : members) {
         Participant &member = m_participants[index];
         OpId found = none;
-        for (std::size_t s = 0; s < streamCount && found == none; ++s) {
+        for (std::size_t s = 0; s < laneCount && found == none; ++s) {
             const OpId head = ready(member, s);
-            if (head == none || !transfers(member.program->op(head).kind)
+            if (head == none || !isTransfer(member.program->op(head).kind)
                 || keyOf(member, member.program->op(head)) != key)
                 continue;
             const Op &other = member.program->op(head);
             const bool self = &member == &participant;
             const bool pair = other.peer == -op.peer && other.payload == op.payload
+                && other.channel == op.channel && other.microbatch == op.microbatch && other.unit == op.unit
+                && other.segment == op.segment
                 && other.kind == (op.kind == OpKind::Send ? OpKind::Recv : OpKind::Send);
             if (isCollective(op.kind) ? isCollective(other.kind) && alike(participant, op, member, other)
                     : self            ? head == op.id
@@ -210,10 +208,10 @@ bool TogetherCheck::advance(Participant &participant)
     bool moved = false;
     for (bool again = true; again;) {
         again = false;
-        for (std::size_t s = 0; s < streamCount; ++s) {
+        for (std::size_t s = 0; s < laneCount; ++s) {
             for (OpId id = ready(participant, s); id != none; id = ready(participant, s)) {
                 const Op &op = participant.program->op(id);
-                if (!transfers(op.kind))
+                if (!isTransfer(op.kind))
                     finish(participant, id);
                 else if (!advanceTransfer(participant, op))
                     break;
@@ -233,14 +231,14 @@ Status TogetherCheck::checkProgress()
             moved = advance(participant) || moved;
     }
     for (const Participant &participant : m_participants) {
-        for (std::size_t s = 0; s < streamCount; ++s) {
+        for (std::size_t s = 0; s < laneCount; ++s) {
             if (const OpId id = ready(participant, s); id != none)
                 return Error::make(Code::Internal, "is never met by its peers: the ranks wait for each other",
                                    nameAt(participant, id));
         }
     }
     for (const Participant &participant : m_participants) {
-        for (std::size_t s = 0; s < streamCount; ++s) {
+        for (std::size_t s = 0; s < laneCount; ++s) {
             if (participant.next[s] < participant.queues[s].size())
                 return Error::make(Code::Internal, "never starts",
                                    nameAt(participant, participant.queues[s][participant.next[s]]));

@@ -12,20 +12,20 @@ Error broken(const Op &op, std::string what)
 
 Order::Order(const StepProgram &program) : m_clocks(program.ops.size())
 {
-    m_streams.reserve(program.ops.size());
-    std::array<OpId, streamCount> last;
+    m_lanes.reserve(program.ops.size());
+    std::array<OpId, laneCount> last;
     last.fill(none);
     for (const Op &op : program.ops) {
-        m_streams.push_back(op.stream);
+        m_lanes.push_back(laneOf(op));
         auto &clock = m_clocks[at(op.id)];
         clock.fill(none);
         const auto afterOp = [&](OpId other) {
             for (std::size_t s = 0; s < clock.size(); ++s)
                 clock[s] = std::max(clock[s], m_clocks[at(other)][s]);
-            auto &own = clock[static_cast<std::size_t>(m_streams[at(other)])];
+            auto &own = clock[static_cast<std::size_t>(m_lanes[at(other)])];
             own = std::max(own, other);
         };
-        OpId &previous = last[static_cast<std::size_t>(op.stream)];
+        OpId &previous = last[static_cast<std::size_t>(laneOf(op))];
         if (previous != none)
             afterOp(previous);
         for (const OpId wait : op.waits)

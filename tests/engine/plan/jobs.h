@@ -75,6 +75,43 @@ inline spec::JobSpec randomJob(std::mt19937_64 &random)
     return job;
 }
 
+/// A legal job over every axis that the passes know, with odd sizes: heads and widths are multiples of what divides them.
+inline spec::JobSpec randomLayout(std::mt19937_64 &random)
+{
+    const auto pick = [&](std::int64_t least, std::int64_t most) {
+        return least + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most - least + 1));
+    };
+    spec::JobSpec job = randomJob(random);
+    spec::Layout &layout = job.layout;
+    layout.tp = pick(0, 1) == 0 ? 1 : pick(2, 4);
+    layout.pp = pick(0, 1) == 0 ? 1 : pick(2, 4);
+    layout.dp = pick(1, 3);
+    const bool llama = pick(0, 1) == 1;
+    job.model.family = llama ? "llama" : "gpt2";
+    const std::int64_t keyHeads = pick(0, 1) == 0 ? layout.tp * pick(1, 2) : 1;
+    job.model.kvHeads = keyHeads;
+    job.model.heads = keyHeads * layout.tp * pick(1, 2);
+    job.model.headDim = pick(1, 5);
+    job.model.hidden = pick(3, 20);
+    job.model.ffn = layout.tp * pick(1, 9);
+    job.model.dropout = pick(0, 2) == 0 ? 0.1 : 0.0;
+    layout.sequenceParallel = layout.tp > 1 && pick(0, 1) == 1;
+    job.model.seq = pick(1, 5) * (layout.sequenceParallel ? layout.tp : 1);
+    std::int64_t microbatches = pick(1, 5);
+    if (layout.pp > 1) {
+        constexpr const char *schedules[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv"};
+        layout.schedule = schedules[pick(0, 4)];
+        layout.virtualStages = layout.schedule == "interleaved" ? pick(2, 3)
+            : layout.schedule == "zbv"                          ? 2
+                                                                : 1;
+        if (layout.schedule == "interleaved")
+            microbatches = layout.pp * pick(1, 2);
+    }
+    job.model.layers = std::max<std::int64_t>(1, layout.pp * layout.virtualStages - 1) + pick(0, 3);
+    job.batch.global = layout.dp * job.batch.micro * microbatches;
+    return job;
+}
+
 inline const Op *findOp(const StepProgram &program, OpKind kind, Segment segment = Segment::None,
                         std::int32_t microbatch = none, std::int32_t chunk = none)
 {

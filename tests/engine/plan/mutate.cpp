@@ -64,16 +64,23 @@ auto isKind(OpKind kind)
 auto isBucketReduce()
 {
     return [](const Op &op) {
-        return op.chunk != none && (op.kind == OpKind::ReduceScatter || op.kind == OpKind::AllReduce);
+        return op.chunk != none && op.unit.kind == UnitKind::None
+            && (op.kind == OpKind::ReduceScatter || op.kind == OpKind::AllReduce);
     };
 }
 auto isOfUnit()
 {
-    return [](const Op &op) { return op.unit.kind != UnitKind::None; };
+    return [](const Op &op) { return op.unit.kind != UnitKind::None && !isTransfer(op.kind); };
+}
+auto isBucketGather()
+{
+    return [](const Op &op) { return op.kind == OpKind::AllGather && op.unit.kind == UnitKind::None; };
 }
 auto isStatsReduce()
 {
-    return [](const Op &op) { return op.kind == OpKind::AllReduce && op.chunk == none; };
+    return [](const Op &op) {
+        return op.kind == OpKind::AllReduce && op.chunk == none && op.unit.kind == UnitKind::None;
+    };
 }
 
 /// Another buffer that looks the same.
@@ -244,9 +251,9 @@ bool swapNeighbours(StepProgram &program, Random &random)
 bool wrongGroup(StepProgram &program, Random &random)
 {
     Op *op = pickOp(program, random, [](const Op &o) { return isCollective(o.kind); });
-    if (op == nullptr)
+    if (op == nullptr || program.groups.size() < 2)
         return false;
-    op->group = op->group == 0 ? 1 : 0;
+    op->group = static_cast<GroupId>((at(op->group) + 1) % program.groups.size());
     return true;
 }
 
@@ -290,7 +297,7 @@ bool reduceEarly(StepProgram &program, Random &random)
 
 bool gatherLate(StepProgram &program, Random &random)
 {
-    const Op *op = pickOp(program, random, isKind(OpKind::AllGather));
+    const Op *op = pickOp(program, random, isBucketGather());
     if (op == nullptr)
         return false;
     moveOp(program, op->id, static_cast<OpId>(program.ops.size()) - 1);
@@ -301,7 +308,7 @@ bool updateEarly(StepProgram &program, Random &random)
 {
     const Op *update = pickOp(program, random, isKind(OpKind::Optimizer));
     const Op *scalars = pickOp(program, random, isKind(OpKind::StepScalars));
-    if (update == nullptr)
+    if (update == nullptr || scalars == nullptr)
         return false;
     moveOp(program, update->id, scalars->id);
     return true;
@@ -353,7 +360,10 @@ bool otherMicrobatch(StepProgram &program, Random &random)
 
 bool wrongRows(StepProgram &program, Random &random)
 {
-    Op *op = pickOp(program, random, [](const Op &o) { return o.segment == Segment::Loss; });
+    Op *op = pickOp(program, random,
+                    [](const Op &o) { return o.segment == Segment::Loss && !isTransfer(o.kind); });
+    if (op == nullptr)
+        return false;
     if (random() % 2 == 0)
         op->rowBegin += 1;
     else
@@ -376,6 +386,8 @@ bool wrongBucket(StepProgram &program, Random &random)
 bool wrongLayer(StepProgram &program, Random &random)
 {
     Op *op = pickOp(program, random, [](const Op &o) { return o.unit.layer != none; });
+    if (op == nullptr)
+        return false;
     op->unit.layer += 1;
     return true;
 }
@@ -383,6 +395,8 @@ bool wrongLayer(StepProgram &program, Random &random)
 bool wrongSegment(StepProgram &program, Random &random)
 {
     Op *op = pickOp(program, random, isOfUnit());
+    if (op == nullptr)
+        return false;
     op->segment = op->segment == Segment::Loss ? Segment::Norm
                                                : static_cast<Segment>(static_cast<int>(op->segment) + 1);
     return true;
@@ -472,9 +486,8 @@ const std::vector<Mutation> &mutations()
         {"drop a bucket's reduction", [](P &p, R &r) { return dropOp(p, r, isBucketReduce()); }, true},
         {"double a bucket's reduction", [](P &p, R &r) { return doubleOp(p, r, isBucketReduce()); }, true},
         {"reduce too early", reduceEarly, true},
-        {"skip a gather: stale parameters",
-         [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::AllGather)); }, true},
-        {"double a gather", [](P &p, R &r) { return doubleOp(p, r, isKind(OpKind::AllGather)); }, true},
+        {"skip a gather: stale parameters", [](P &p, R &r) { return dropOp(p, r, isBucketGather()); }, true},
+        {"double a gather", [](P &p, R &r) { return doubleOp(p, r, isBucketGather()); }, true},
         {"gather too late", gatherLate, true},
         {"skip the reduction of stats", [](P &p, R &r) { return dropOp(p, r, isStatsReduce()); }, true},
         {"double the reduction of stats", [](P &p, R &r) { return doubleOp(p, r, isStatsReduce()); }, true},

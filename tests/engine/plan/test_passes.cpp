@@ -276,10 +276,20 @@ TEST(Passes, PlanRefusesWhatItCannotDo)
         const auto plan = makePlan(job);
         return plan ? Error{} : plan.error();
     };
-    EXPECT_EQ(refusal([](auto &j) { j.layout.tp = 2; }).where, "layout.tp");
-    EXPECT_EQ(refusal([](auto &j) { j.layout.pp = 2; }).where, "layout.pp");
+    EXPECT_EQ(refusal([](auto &j) { j.layout.tp = 3; }).where, "model.heads");
+    EXPECT_EQ(refusal([](auto &j) { j.layout.pp = 4; }).where, "layout.pp");
+    EXPECT_EQ(refusal([](auto &j) { j.layout.virtualStages = 2; }).where, "layout.virtual");
+    EXPECT_EQ(refusal([](auto &j) {
+                  j.layout.pp = 2;
+                  j.layout.schedule = "zbv";
+              }).where,
+              "layout.virtual");
+    EXPECT_EQ(refusal([](auto &j) {
+                  j.layout.pp = 2;
+                  j.layout.stages = {{0, 2}};
+              }).where,
+              "layout.stages");
     EXPECT_EQ(refusal([](auto &j) { j.zero.stage = 2; }).where, "zero.stage");
-    EXPECT_EQ(refusal([](auto &j) { j.model.family = "llama"; }).where, "model.family");
     EXPECT_EQ(refusal([](auto &j) { j.recompute.mode = "full"; }).where, "recompute.mode");
     EXPECT_EQ(refusal([](auto &j) { j.model.heads = 3; }).where, "model.heads");
     EXPECT_EQ(refusal([](auto &j) { j.model.hidden = 0; }).where, "model.hidden");
