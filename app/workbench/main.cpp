@@ -6,6 +6,7 @@
 #include "engine/base/build_id.h"
 #include "engine/base/file.h"
 #include "engine/store/run_store.h"
+#include "ui/common/english.h"
 #include "ui/shell/main_window.h"
 
 #include <QApplication>
@@ -79,6 +80,8 @@ void begin(const app::CommandLine &line, ui::DataHub &hub, ui::RunActions &actio
         actions.startJob(line.job);
     } else if (!line.open.isEmpty()) {
         window.openRun(line.open);
+    } else {
+        window.bringBackPage();
     }
 }
 
@@ -118,6 +121,8 @@ int main(int argc, char **argv)
     QApplication application(fewArguments, argv);
     // Qt sets the user's locale; files, JSON and strtod must keep their decimal point.
     std::setlocale(LC_NUMERIC, "C");
+    ui::English english;
+    QCoreApplication::installTranslator(&english);
 
     // A snapshot shows how the program looks, not how somebody has arranged it.
     ui::Settings settings(

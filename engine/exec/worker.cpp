@@ -8,6 +8,7 @@
 #include "engine/exec/sampler_source.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <sched.h>
 #include <unistd.h>
@@ -27,6 +28,14 @@ Error differs(const char *what, std::string found, std::string expected)
         .withFound(std::move(found))
         .withExpected(std::move(expected))
         .withHint("Agent and worker must be of one build");
+}
+
+/// "2.1130": lines below each other have their digits below each other.
+std::string formatFixed(double value, int decimals)
+{
+    char text[64];
+    const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, decimals);
+    return end.ec == std::errc() ? std::string(text, end.ptr) : formatNumber(value, decimals + 1);
 }
 
 Status bindToCores(const std::vector<int> &cores)
@@ -91,7 +100,7 @@ std::optional<telemetry::LogRecord> Worker::lineFor(const telemetry::Payload &to
                        "overflow at loss scale " + formatNumber(step->lossScale, 6) + ", no update");
         if (m_bootstrap.rank == 0 && step->step % std::max<std::int64_t>(1, m_logEvery) == 0)
             return say(step->wallNs, Level::Info, step->step,
-                       "loss " + formatNumber(step->loss, 5) + "  " + formatCount(step->tokensPerS)
+                       "loss " + formatFixed(step->loss, 4) + "  " + formatCount(step->tokensPerS)
                            + " tokens/s");
     } else if (const auto *eval = std::get_if<telemetry::EvalRecord>(&told)) {
         return say(eval->wallNs, Level::Info, eval->step,

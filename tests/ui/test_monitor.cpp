@@ -38,6 +38,7 @@ struct Fixture {
     std::unique_ptr<DataHub> hub;
     test::FakeActions actions;
     ActionRegistry registry;
+    ActionRegistry other; ///< of a second page
     Settings settings{QString()};
     std::unique_ptr<MonitorPage> page;
 
@@ -184,6 +185,126 @@ private slots:
             QCOMPARE(loss.x()[i], static_cast<double>(i + 1));
         QCOMPARE(loss.y()[99], test::lossAt(f.run, 100));
         QCOMPARE(loss.y()[120], test::lossAt(again, 121));
+        // The tail itself is kept, faint: as it was, in no value and no export.
+        QTRY_COMPARE(f.page->charts()->chart(QStringLiteral("loss"))->tailCount(0), 1);
+        QVERIFY(f.hub->open(f.page->run())->tails().size() == 1);
+        const RankColumns &tail = f.hub->open(f.page->run())->tails()[0];
+        QCOMPARE(tail.step.front(), 101);
+        QCOMPARE(tail.step.back(), 150);
+        QCOMPARE(tail.loss[10], test::lossAt(f.run, 111));
+        QCOMPARE(f.chart("loss")->csv().count('\n'), 1 + 200);
+    }
+
+    // More than four ranks: the spread over all of them, each figure as a scan over the rows finds it.
+    void manyRanks()
+    {
+        test::SyntheticRun run = livingRun();
+        run.world = 5;
+        run.done = 60;
+        Fixture f(run);
+        f.open();
+        MonitorCharts *charts = f.page->charts();
+        QCOMPARE(charts->rank(), MonitorCharts::allRanks);
+        const Chart *time = f.chart("time");
+        QCOMPARE(time->seriesCount(), 3);
+        QCOMPARE(time->model(0).size(), std::size_t(60));
+        const auto data = f.hub->open(f.page->run());
+        for (std::size_t at = 0; at < 60; ++at) {
+            std::vector<double> all;
+            for (const auto &[rank, columns] : data->ranks())
+                all.push_back(columns.stepMs[at]);
+            std::sort(all.begin(), all.end());
+            QCOMPARE(all.size(), std::size_t(5));
+            QCOMPARE(time->model(0).y()[at], all[4]);
+            QCOMPARE(time->model(1).y()[at], all[2]);
+            QCOMPARE(time->model(2).y()[at], all[0]);
+        }
+        charts->setRank(3);
+        QVERIFY(time->title().contains(QStringLiteral("rank 3")));
+        QCOMPARE(f.chart("memory")->model(0).size(), std::size_t(60));
+        charts->setRank(MonitorCharts::allRanks);
+        QCOMPARE(time->seriesCount(), 3);
+    }
+
+    // A step counts when all ranks have it; a rank with a hole leaves its step out.
+    void ranksThatComeLate()
+    {
+        std::map<int, RankColumns> ranks;
+        const auto put = [&ranks](int rank, std::int64_t step, double ms) {
+            telemetry::StepRecord record;
+            record.step = step;
+            record.stepMs = ms;
+            ranks[rank].append(record);
+        };
+        std::vector<std::int64_t> steps;
+        std::vector<double> medians;
+        AcrossRanks across({[](const RankColumns &columns, std::size_t at) { return columns.stepMs[at]; }});
+        const auto go = [&] {
+            across.update(ranks, [&](std::int64_t step, std::int64_t, const auto &figures) {
+                steps.push_back(step);
+                medians.push_back(figures[0].median);
+            });
+        };
+        for (int rank = 0; rank < 3; ++rank)
+            put(rank, 1, 10 + rank);
+        put(0, 2, 5);
+        put(1, 2, 6);
+        go();
+        QCOMPARE(steps, (std::vector<std::int64_t>{1}));
+        put(2, 3, 9); // never says anything of step 2
+        put(0, 3, 7);
+        put(1, 3, 8);
+        go();
+        QCOMPARE(steps, (std::vector<std::int64_t>{1, 3}));
+        QCOMPARE(medians, (std::vector<double>{11, 8}));
+    }
+
+    // Zoom, axes, hidden series, the order of the cards: as they were left.
+    void viewComesBack()
+    {
+        test::SyntheticRun run = livingRun();
+        run.done = 300;
+        Fixture f(run);
+        f.open();
+        f.chart("throughput")->setFocus();
+        QTest::keyClick(f.chart("throughput"), Qt::Key_Left, Qt::ControlModifier | Qt::ShiftModifier);
+        QCoreApplication::processEvents();
+        QVERIFY(f.chart("throughput")->x() < f.chart("loss")->x());
+        f.chart("loss")->setShown(1, false);
+        AxisSpec axis = f.chart("loss")->leftAxis();
+        axis.scale = AxisSpec::Scale::Log10;
+        f.chart("loss")->setLeftAxis(axis);
+        f.page->charts()->group()->zoomX(50, 120);
+        f.page.reset();
+        f.page = std::make_unique<MonitorPage>(f.hub.get(), &f.actions, &f.other, &f.settings);
+        f.page->resize(1600, 900);
+        f.page->show();
+        f.open();
+        QCOMPARE(f.page->charts()->group()->lo(), 50.0);
+        QCOMPARE(f.page->charts()->group()->hi(), 120.0);
+        QVERIFY(!f.page->charts()->group()->isFollowing());
+        QVERIFY(!f.chart("loss")->isShown(1));
+        QCOMPARE(f.chart("loss")->leftAxis().scale, AxisSpec::Scale::Log10);
+        QCoreApplication::processEvents();
+        QVERIFY(f.chart("throughput")->x() < f.chart("loss")->x());
+    }
+
+    // What a run has nothing for gives its place away, and the table says why.
+    void unusedCards()
+    {
+        test::SyntheticRun run = livingRun();
+        run.done = 30;
+        run.compute = "fp32";
+        run.world = 1;
+        Fixture f(run);
+        f.open();
+        QCoreApplication::processEvents();
+        QVERIFY(!f.chart("scale")->isVisible());
+        QVERIFY(!f.chart("comm")->isVisible());
+        QVERIFY(!f.page->charts()->heatMap()->isVisible());
+        QVERIFY(f.chart("norm")->isVisible());
+        const ValuesModel *values = f.page->charts()->values()->model();
+        QCOMPARE(values->index(values->rowCount() - 1, 1).data().toString(), QStringLiteral("not used"));
     }
 
     void xAxisModes()

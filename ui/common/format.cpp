@@ -120,8 +120,15 @@ QString formatAge(std::int64_t thenNs, std::int64_t nowNs)
     const double seconds = static_cast<double>(nowNs - thenNs) / 1e9;
     if (seconds < 5)
         return QCoreApplication::translate("Format", "just now");
-    return QCoreApplication::translate("Format", "%1 ago")
-        .arg(formatSeconds(seconds < 60 ? std::floor(seconds) : seconds));
+    // The larger unit alone says enough.
+    const double unit = seconds < 60 ? 1 : seconds < 3600 ? 60 : seconds < 86400 ? 3600 : 86400;
+    QString span = seconds < 60 ? QStringLiteral("%1 s").arg(std::floor(seconds))
+                                : formatSeconds(std::floor(seconds / unit) * unit);
+    for (const QLatin1String zero : {QLatin1String(" 0 s"), QLatin1String(" 0 min"), QLatin1String(" 0 h")}) {
+        if (span.endsWith(zero))
+            span.chop(zero.size());
+    }
+    return QCoreApplication::translate("Format", "%1 ago").arg(span);
 }
 
 QString formatWhen(std::int64_t wallNs)

@@ -6,6 +6,7 @@
 
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QTimer>
 #include <QVBoxLayout>
 
 #include <vector>
@@ -13,6 +14,9 @@
 namespace rankyard::ui {
 
 namespace {
+
+constexpr int between = 40; ///< columns
+constexpr int gap = 16;     ///< at least, from words to key
 
 struct Section {
     QString name;
@@ -58,6 +62,30 @@ ShortcutTable::ShortcutTable(ActionRegistry *registry, QWidget *parent)
     });
 }
 
+QSize ShortcutTable::minimumSizeHint() const { return {0, QWidget::minimumSizeHint().height()}; }
+
+int ShortcutTable::columnsFor(int width) const
+{
+    const QFontMetrics words(Theme::instance().font(FontRole::Body));
+    const QFontMetrics keys(Theme::instance().font(FontRole::Mono));
+    int widest = 1;
+    for (const Section &section : sectionsOf(*m_registry)) {
+        for (const auto &[name, key] : section.rows)
+            widest = std::max(widest, words.horizontalAdvance(name) + gap + keys.horizontalAdvance(key));
+    }
+    return std::clamp((width - 24 + between) / (widest + between), 1, 3);
+}
+
+void ShortcutTable::resizeEvent(QResizeEvent *event)
+{
+    QWidget::resizeEvent(event);
+    // Not at once: a resize may come from a walk over all widgets, which must not lose any meanwhile.
+    QTimer::singleShot(0, this, [this] {
+        if (m_content && columnsFor(width()) != m_columns)
+            fill();
+    });
+}
+
 void ShortcutTable::fill()
 {
     delete m_content;
@@ -65,13 +93,13 @@ void ShortcutTable::fill()
     layout()->addWidget(m_content);
     auto *columns = new QHBoxLayout(m_content);
     columns->setContentsMargins(12, 8, 12, 12);
-    columns->setSpacing(40);
+    columns->setSpacing(between);
     const auto sections = sectionsOf(*m_registry);
     std::size_t lines = 0;
     for (const Section &section : sections)
         lines += section.rows.size() + 2;
     // Columns of about equal length; a long section goes on in the next one.
-    const int most = Theme::instance().textPercent() <= 140 ? 3 : 2;
+    const int most = m_columns = columnsFor(width());
     const std::size_t perColumn =
         (lines + static_cast<std::size_t>(most) - 1) / static_cast<std::size_t>(most);
     std::size_t inColumn = perColumn;
@@ -101,7 +129,7 @@ void ShortcutTable::fill()
             if (inColumn >= perColumn)
                 newColumn();
             auto *line = new QHBoxLayout;
-            line->setSpacing(16);
+            line->setSpacing(gap);
             auto *text = new QLabel(name);
             text->setProperty("tone", "muted");
             auto *keys = new QLabel(key);

@@ -34,7 +34,7 @@ constexpr std::array<Pair, tokenCount> tokenTable = {{
     {0xFF5A6472, 0xFF9CA5B4}, // Muted
     {0xFF1F6FEB, 0xFF5AA2FF}, // Accent
     {0xFF1A7F57, 0xFF46C08F}, // Good
-    {0xFF9A6700, 0xFFE3A93C}, // Warn
+    {0xFF966400, 0xFFE3A93C}, // Warn
     {0xFFC0362C, 0xFFF0716A}, // Bad
     {0xFFAEB6C2, 0xFF596273}, // Bubble
     {0xFFDCE9FD, 0xFF22395A}, // Selection

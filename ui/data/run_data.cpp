@@ -25,6 +25,7 @@ void RunData::apply(const RunUpdate &update)
     m_error = update.error;
     if (update.reset) {
         m_ranks.clear();
+        m_tails = update.tails;
         m_evals.clear();
         m_events.clear();
         m_loaded = false;

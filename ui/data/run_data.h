@@ -28,6 +28,8 @@ public:
     const std::map<int, RankColumns> &ranks() const { return m_ranks; }
     /// The lowest rank that has steps: the source of what is the same on all ranks. Null before the first step.
     const RankColumns *lead() const;
+    /// Steps that a restart ran again, as the epoch before had them, one an epoch: they belong to no line of the run any more.
+    const std::vector<RankColumns> &tails() const { return m_tails; }
     const std::vector<telemetry::EvalRecord> &evals() const { return m_evals; }
     const std::vector<telemetry::EventRecord> &events() const { return m_events; }
     const std::vector<store::LogRow> &newLogs() const { return m_newLogs; } ///< of the last update
@@ -49,6 +51,7 @@ private:
     std::int64_t m_rowsExpected = 0;
     std::optional<Error> m_error;
     std::map<int, RankColumns> m_ranks;
+    std::vector<RankColumns> m_tails;
     std::vector<telemetry::EvalRecord> m_evals;
     std::vector<telemetry::EventRecord> m_events;
     std::vector<store::LogRow> m_newLogs;

@@ -212,6 +212,28 @@ bool RunReader::readSteps(const std::string &id, OpenRun &run, RunUpdate &news)
     return more;
 }
 
+std::vector<RankColumns> RunReader::readTails(const std::string &id)
+{
+    std::vector<RankColumns> tails;
+    const auto rows = m_store->superseded(id, -1);
+    if (!rows || rows->empty())
+        return tails;
+    // Loss and norm are the same on all ranks: the lowest stands for them.
+    std::int32_t lead = rows->front().rank;
+    for (const store::StepRow &row : *rows)
+        lead = std::min(lead, row.rank);
+    std::uint32_t epoch = 0;
+    for (const store::StepRow &row : *rows) {
+        if (row.rank != lead)
+            continue;
+        if (tails.empty() || row.epoch != epoch)
+            tails.emplace_back();
+        epoch = row.epoch;
+        tails.back().append(row.record);
+    }
+    return tails;
+}
+
 bool RunReader::superseded(const std::string &id, const OpenRun &run, std::uint32_t epoch)
 {
     // A restart runs steps again that were read already: then the last one of a rank is gone, or is of another epoch.
@@ -246,6 +268,8 @@ bool RunReader::read(const std::string &id, OpenRun &run)
     news->reset = run.first;
     if (run.first && m_predict)
         news->predictedBytes = m_predict(news->info.job);
+    if (run.first)
+        news->tails = readTails(id);
     bool more = readSteps(id, run, *news);
 
     if (auto logs = m_store->logs(id, run.lastLog, mostLogs)) {

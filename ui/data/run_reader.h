@@ -56,6 +56,7 @@ private:
     void look();
     bool read(const std::string &id, OpenRun &run); ///< true: there is more
     bool readSteps(const std::string &id, OpenRun &run, RunUpdate &news);
+    std::vector<RankColumns> readTails(const std::string &id);
     bool superseded(const std::string &id, const OpenRun &run, std::uint32_t epoch);
     void readList();
     void flush();

@@ -45,7 +45,8 @@ struct RunUpdate {
     std::vector<store::LogRow> logs;
     std::optional<std::vector<telemetry::EvalRecord>> evals;   ///< all of them, when they changed
     std::optional<std::vector<telemetry::EventRecord>> events; ///< all of them, when they changed
-    std::map<int, double> predictedBytes;                      ///< peak by rank, with the first update
+    std::vector<RankColumns> tails;       ///< with a reset: what restarts ran again, one an epoch
+    std::map<int, double> predictedBytes; ///< peak by rank, with the first update
     std::int64_t rowsLoaded = 0;
     std::int64_t rowsExpected = 0;
     std::optional<Error> error;

@@ -15,56 +15,22 @@ namespace rankyard::ui {
 
 namespace {
 
-constexpr Kind memoryInks[] = {Kind::Parameters, Kind::Gradients, Kind::OptimizerState, Kind::Activations,
-                               Kind::Gathered,   Kind::Buckets,   Kind::Workspace,      Kind::Host};
-const char *const memoryNames[] = {
-    QT_TRANSLATE_NOOP("Monitor", "parameters"), QT_TRANSLATE_NOOP("Monitor", "gradients"),
-    QT_TRANSLATE_NOOP("Monitor", "optimizer"),  QT_TRANSLATE_NOOP("Monitor", "activations"),
-    QT_TRANSLATE_NOOP("Monitor", "gathered"),   QT_TRANSLATE_NOOP("Monitor", "buckets"),
-    QT_TRANSLATE_NOOP("Monitor", "workspace"),  QT_TRANSLATE_NOOP("Monitor", "host")};
-
-struct TimePart {
-    const char *name;
-    Kind ink;
-    std::vector<double> RankColumns::*column;
-    const char *tip;
-};
-const TimePart timeParts[] = {
-    {QT_TRANSLATE_NOOP("Monitor", "compute"), Kind::Forward, &RankColumns::computeMs,
-     QT_TRANSLATE_NOOP("Monitor", "Forward and backward")},
-    {QT_TRANSLATE_NOOP("Monitor", "exposed"), Kind::DataParallel, &RankColumns::exposedMs,
-     QT_TRANSLATE_NOOP("Monitor", "Communication that compute had to wait for")},
-    {QT_TRANSLATE_NOOP("Monitor", "bubble"), Kind::Bubble, &RankColumns::bubbleMs,
-     QT_TRANSLATE_NOOP("Monitor", "Time in which this rank had nothing to do")},
-    {QT_TRANSLATE_NOOP("Monitor", "optimizer"), Kind::OptimizerStep, &RankColumns::optimizerMs,
-     QT_TRANSLATE_NOOP("Monitor", "From the gradient norm to the updated weights")},
-    {QT_TRANSLATE_NOOP("Monitor", "data"), Kind::Copy, &RankColumns::dataMs,
-     QT_TRANSLATE_NOOP("Monitor", "Reading the next batch")},
-};
-
-QString say(const char *text) { return QCoreApplication::translate("Monitor", text); }
-
-Ink inkOfGroup(const std::string &group, std::size_t index)
+double memoryOf(const RankColumns &columns, std::size_t at)
 {
-    if (group.find("tp") != std::string::npos)
-        return Ink::of(Kind::TensorParallel);
-    if (group.find("pp") != std::string::npos)
-        return Ink::of(Kind::Pipeline);
-    if (group.find("dp") != std::string::npos)
-        return Ink::of(Kind::DataParallel);
-    if (group == "world")
-        return Ink::of(Kind::Copy);
-    return Ink::series(static_cast<int>(index) + 3);
+    double sum = 0;
+    for (const auto &kind : columns.memory)
+        sum += kind[at];
+    return sum;
 }
 
-bool anyPositive(const std::vector<double> &values)
-{
-    return std::any_of(values.begin(), values.end(), [](double value) { return value > 0; });
-}
+double stepMsOf(const RankColumns &columns, std::size_t at) { return columns.stepMs[at]; }
 
 } // namespace
 
-MonitorCharts::MonitorCharts(QWidget *parent) : QObject(parent), m_group(new ChartGroup(this))
+MonitorCharts::MonitorCharts(QWidget *parent)
+    : QObject(parent),
+      m_group(new ChartGroup(this)),
+      m_across({memoryOf, stepMsOf})
 {
     build(parent);
 }
@@ -79,7 +45,7 @@ void MonitorCharts::build(QWidget *parent)
     m_time = new Chart(tr("Step time"), m_group, parent);
     m_norm = new Chart(tr("Gradient norm, rate"), m_group, parent);
     m_comm = new Chart(tr("Communication"), m_group, parent);
-    m_ranks = new HeatMap(tr("Ranks · step time"), Unit::Milliseconds, m_group, parent);
+    m_ranks = new HeatMap(tr("Ranks"), Unit::Milliseconds, m_group, parent);
     m_values = new ValuesPanel(m_group, parent);
     m_lane = new EventLane(m_group, parent);
     m_loss->setLeftAxis({Unit::Number, Scale::Linear, false, false});
@@ -89,7 +55,15 @@ void MonitorCharts::build(QWidget *parent)
     m_time->setLeftAxis({Unit::Milliseconds, Scale::Linear, true, true});
     m_norm->setLeftAxis({Unit::Number, Scale::Log10, false, false});
     m_comm->setLeftAxis({Unit::Bytes, Scale::Linear, true, false});
-    m_panels = {m_loss, m_throughput, m_memory, m_scale, m_time, m_norm, m_comm, m_ranks, m_values};
+    const std::pair<const char *, QWidget *> named[] = {{"loss", m_loss},     {"throughput", m_throughput},
+                                                        {"memory", m_memory}, {"scale", m_scale},
+                                                        {"time", m_time},     {"norm", m_norm},
+                                                        {"comm", m_comm},     {"ranks", m_ranks},
+                                                        {"values", m_values}};
+    for (const auto &[name, panel] : named) {
+        panel->setProperty("card", QLatin1String(name));
+        m_panels.push_back(panel);
+    }
     m_values->setCharts({m_loss, m_throughput, m_scale, m_norm, m_memory, m_time, m_comm});
 
     m_rankBox = new QComboBox(m_memory);
@@ -103,17 +77,27 @@ void MonitorCharts::build(QWidget *parent)
     shapeSeries();
 }
 
+QString MonitorCharts::nameOf(const QWidget *panel) { return panel->property("card").toString(); }
+
 Chart *MonitorCharts::chart(const QString &name) const
 {
-    const std::pair<const char *, Chart *> all[] = {{"loss", m_loss},     {"throughput", m_throughput},
-                                                    {"memory", m_memory}, {"scale", m_scale},
-                                                    {"time", m_time},     {"norm", m_norm},
-                                                    {"comm", m_comm}};
-    for (const auto &[key, chart] : all) {
-        if (name == QLatin1String(key))
-            return chart;
+    for (QWidget *panel : m_panels) {
+        if (nameOf(panel) == name)
+            return qobject_cast<Chart *>(panel);
     }
     return nullptr;
+}
+
+std::vector<Chart *> MonitorCharts::charts() const
+{
+    return {m_loss, m_throughput, m_memory, m_scale, m_time, m_norm, m_comm};
+}
+
+bool MonitorCharts::isUsed(const QWidget *panel) const
+{
+    if (panel == m_scale || panel == m_comm)
+        return static_cast<const Chart *>(panel)->message().isEmpty();
+    return panel != m_ranks || !m_run || !m_run->lead() || m_run->info().world > 1;
 }
 
 void MonitorCharts::setMode(XMode mode)
@@ -137,11 +121,11 @@ void MonitorCharts::setRank(int rank)
     if (rank == m_rank)
         return;
     m_rank = rank;
-    m_rankDone = 0;
-    m_memoryKinds.clear();
-    m_timeParts.clear();
-    if (m_run)
+    m_rankChosen = true;
+    if (m_run) {
+        shapeSeries();
         update();
+    }
 }
 
 double MonitorCharts::xOf(std::int64_t step, std::int64_t wallNs) const
@@ -172,6 +156,8 @@ void MonitorCharts::reset(RunData *run)
     m_timeParts.clear();
     m_groups.clear();
     m_hasMfu = false;
+    m_rank = 0;
+    m_rankChosen = false;
     m_ranks->clear();
     m_group->setX(m_mode == XMode::Step         ? Unit::Step
                       : m_mode == XMode::Tokens ? Unit::Count
@@ -183,131 +169,13 @@ void MonitorCharts::reset(RunData *run)
     for (Chart *chart : {m_loss, m_throughput, m_scale, m_norm})
         chart->clearSeries();
     shapeSeries();
+    if (run)
+        addTails();
     m_lane->setEvents({});
     m_scale->setMarks({});
     m_loss->setMarks({});
     if (run)
         update();
-}
-
-bool MonitorCharts::shapeChanged() const
-{
-    if (!m_run)
-        return false;
-    const RankColumns *lead = m_run->lead();
-    if (lead && !m_hasMfu && anyPositive(lead->mfu))
-        return true;
-    const auto found = m_run->ranks().find(m_rank);
-    if (found == m_run->ranks().end())
-        return false;
-    const RankColumns &columns = found->second;
-    if (columns.comm.size() != m_groups.size())
-        return true;
-    for (int kind = 0; kind < plan::memoryKindCount; ++kind) {
-        if (std::find(m_memoryKinds.begin(), m_memoryKinds.end(), kind) == m_memoryKinds.end()
-            && anyPositive(columns.memory[static_cast<std::size_t>(kind)]))
-            return true;
-    }
-    for (int part = 0; part < static_cast<int>(std::size(timeParts)); ++part) {
-        if (std::find(m_timeParts.begin(), m_timeParts.end(), part) == m_timeParts.end()
-            && anyPositive(columns.*timeParts[part].column))
-            return true;
-    }
-    return false;
-}
-
-/// Gives the charts the series that the run has; what is zero everywhere has no legend entry.
-void MonitorCharts::shapeSeries()
-{
-    if (m_loss->seriesCount() == 0) {
-        m_loss->addSeries({tr("train"),
-                           Ink::series(0),
-                           Unit::Number,
-                           SeriesSpec::Draw::Line,
-                           true,
-                           false,
-                           false,
-                           {},
-                           tr("train loss")});
-        m_loss->addSeries({tr("valid"), Ink::series(1), Unit::Number, SeriesSpec::Draw::Points, false, false,
-                           false, tr("Loss on the fixed validation set"), tr("valid loss")});
-        m_scale->addSeries({tr("scale"),
-                            Ink::series(4),
-                            Unit::Power2,
-                            SeriesSpec::Draw::Step,
-                            false,
-                            false,
-                            false,
-                            {},
-                            tr("loss scale")});
-        m_norm->addSeries({tr("norm"), Ink::series(3), Unit::Number, SeriesSpec::Draw::Line, true, false,
-                           false, tr("Before clipping"), tr("gradient norm")});
-        m_norm->addSeries({tr("lr"), Ink::series(6), Unit::Scientific, SeriesSpec::Draw::Line, false, true,
-                           false, tr("Learning rate"), tr("learning rate")});
-        m_norm->setRightAxis(AxisSpec{Unit::Scientific, AxisSpec::Scale::Linear, true, false});
-    }
-    const RankColumns *lead = m_run ? m_run->lead() : nullptr;
-    m_hasMfu = lead && anyPositive(lead->mfu);
-    if (m_throughput->seriesCount() != (m_hasMfu ? 2 : 1)) {
-        m_throughput->clearSeries();
-        m_throughput->addSeries(
-            {tr("tokens/s"), Ink::series(2), Unit::TokensPerSecond, SeriesSpec::Draw::Line, true});
-        if (m_hasMfu)
-            m_throughput->addSeries({tr("MFU"), Ink::series(5), Unit::Percent, SeriesSpec::Draw::Line, true,
-                                     true, false,
-                                     tr("Model FLOPs per second as a part of what the device can do")});
-        m_throughput->setRightAxis(
-            m_hasMfu ? std::optional<AxisSpec>({Unit::Percent, AxisSpec::Scale::Linear, true, false})
-                     : std::nullopt);
-        m_leadDone = 0;
-        for (Chart *chart : {m_loss, m_scale, m_norm}) {
-            for (int i = 0; i < chart->seriesCount(); ++i) {
-                if (!(chart == m_loss && i == 1))
-                    chart->model(i).clear();
-            }
-        }
-        m_overflows.clear();
-    }
-    setSmoothing(m_smoothing);
-
-    m_memory->clearSeries();
-    m_time->clearSeries();
-    m_comm->clearSeries();
-    m_rankDone = 0;
-    m_memoryKinds.clear();
-    m_timeParts.clear();
-    m_groups.clear();
-    const auto found = m_run ? m_run->ranks().find(m_rank) : std::map<int, RankColumns>::const_iterator();
-    if (!m_run || found == m_run->ranks().end())
-        return;
-    const RankColumns &columns = found->second;
-    m_memory->setNote(tr("now"), {});
-    if (const auto predicted = m_run->predictedBytes(m_rank))
-        m_memory->setReference(tr("predicted"), *predicted);
-    for (int kind = 0; kind < plan::memoryKindCount; ++kind) {
-        if (!anyPositive(columns.memory[static_cast<std::size_t>(kind)]))
-            continue;
-        m_memoryKinds.push_back(kind);
-        m_memory->addSeries(
-            {say(memoryNames[kind]), Ink::of(memoryInks[kind]), Unit::Bytes, SeriesSpec::Draw::Area});
-    }
-    for (int part = 0; part < static_cast<int>(std::size(timeParts)); ++part) {
-        if (!anyPositive(columns.*timeParts[part].column))
-            continue;
-        m_timeParts.push_back(part);
-        const int series =
-            m_time->addSeries({say(timeParts[part].name), Ink::of(timeParts[part].ink), Unit::Milliseconds,
-                               SeriesSpec::Draw::Area, false, false, false, say(timeParts[part].tip)});
-        m_time->setLegendValue(series, {});
-    }
-    m_comm->setNote(tr("hidden"), {});
-    for (const auto &[name, figures] : columns.comm) {
-        m_comm->addSeries(
-            {QString::fromStdString(name), inkOfGroup(name, m_groups.size()), Unit::Bytes,
-             SeriesSpec::Draw::Area, false, false, false,
-             tr("Bytes that the group “%1” moves in a step").arg(QString::fromStdString(name))});
-        m_groups.push_back(name);
-    }
 }
 
 void MonitorCharts::put(Chart *chart, int series, double x, double y)
@@ -317,6 +185,22 @@ void MonitorCharts::put(Chart *chart, int series, double x, double y)
     if (!model.empty() && x <= model.x().back())
         x = std::nextafter(model.x().back() + 1e-6, std::numeric_limits<double>::infinity());
     model.append(x, y);
+}
+
+void MonitorCharts::addTails()
+{
+    for (const RankColumns &tail : m_run->tails()) {
+        SeriesModel &loss = m_loss->addTail(0);
+        SeriesModel &norm = m_norm->addTail(0);
+        for (std::size_t at = 0; at < tail.size(); ++at) {
+            // By the clock the tail came before the restart, where it stands beside nothing: steps are what it is compared by.
+            if (m_mode == XMode::Time)
+                continue;
+            const double x = xOf(tail.step[at], tail.wallNs[at]);
+            loss.append(x, tail.loss[at]);
+            norm.append(x, tail.gradNorm[at]);
+        }
+    }
 }
 
 void MonitorCharts::appendLead(const RankColumns &lead)
@@ -344,17 +228,31 @@ void MonitorCharts::appendRank(const RankColumns &columns)
             put(m_memory, static_cast<int>(i), x,
                 columns.memory[static_cast<std::size_t>(m_memoryKinds[i])][at]);
         for (std::size_t i = 0; i < m_timeParts.size(); ++i)
-            put(m_time, static_cast<int>(i), x, (columns.*timeParts[m_timeParts[i]].column)[at]);
+            put(m_time, static_cast<int>(i), x, (columns.*m_timeParts[i])[at]);
         for (std::size_t i = 0; i < m_groups.size(); ++i)
             put(m_comm, static_cast<int>(i), x, columns.comm.at(m_groups[i]).payload[at]);
     }
     m_rankDone = columns.size();
-    if (columns.size() == 0)
+    if (columns.size() == 0 || m_rank == allRanks)
         return;
     double now = 0;
     for (int kind : m_memoryKinds)
         now += columns.memory[static_cast<std::size_t>(kind)].back();
     m_memory->setNote(tr("now"), formatShort(now, Unit::Bytes));
+}
+
+void MonitorCharts::appendAcross()
+{
+    m_across.update(m_run->ranks(), [this](std::int64_t step, std::int64_t wallNs, const auto &figures) {
+        const double x = xOf(step, wallNs);
+        for (int i = 0; i < 2; ++i) {
+            Chart *chart = i == 0 ? m_memory : m_time;
+            const AcrossRanks::Spread &spread = figures[static_cast<std::size_t>(i)];
+            put(chart, 0, x, spread.most);
+            put(chart, 1, x, spread.median);
+            put(chart, 2, x, spread.least);
+        }
+    });
 }
 
 void MonitorCharts::appendRanks()
@@ -369,10 +267,10 @@ void MonitorCharts::appendRanks()
 
 double MonitorCharts::hiddenFraction() const
 {
-    const auto found = m_run ? m_run->ranks().find(m_rank) : std::map<int, RankColumns>::const_iterator();
-    if (!m_run || found == m_run->ranks().end())
+    const RankColumns *shown = this->shown();
+    if (!shown)
         return std::numeric_limits<double>::quiet_NaN();
-    const RankColumns &columns = found->second;
+    const RankColumns &columns = *shown;
     const std::size_t from = columns.size() > 50 ? columns.size() - 50 : 0;
     double all = 0;
     double exposed = 0;
@@ -397,8 +295,19 @@ void MonitorCharts::updateMessages()
                             ? QString()
                             : tr("Not used: %1 keeps small gradients without a loss scale. It is for fp16.")
                                   .arg(job.compute));
+    m_values->setFacts(
+        m_scale->message().isEmpty()
+            ? std::vector<ValuesPanel::Fact>()
+            : std::vector<ValuesPanel::Fact>{{tr("loss scale"), tr("not used"), m_scale->message()}});
     const bool alone = m_run->info().world == 1 && m_groups.empty();
     m_comm->setMessage(alone && m_run->lead() ? tr("One rank has nobody to talk to.") : QString());
+    std::vector<bool> used;
+    for (const QWidget *panel : m_panels)
+        used.push_back(isUsed(panel));
+    if (used != m_used) {
+        m_used = std::move(used);
+        emit panelsChanged();
+    }
     const double hidden = hiddenFraction();
     if (std::isfinite(hidden))
         m_comm->setNote(tr("hidden"), formatShort(hidden * 100, Unit::Percent));
@@ -407,14 +316,18 @@ void MonitorCharts::updateMessages()
 void MonitorCharts::updateRankChoice()
 {
     const int count = static_cast<int>(m_run->ranks().size());
-    if (m_rankBox->count() != count) {
+    if (m_rankBox->count() != count + (count > mostSingleRanks ? 1 : 0)) {
         m_rankBox->clear();
+        if (count > mostSingleRanks)
+            m_rankBox->addItem(tr("all ranks"), allRanks);
         for (const auto &[rank, columns] : m_run->ranks())
             m_rankBox->addItem(tr("rank %1").arg(rank), rank);
         m_rankBox->setVisible(count > 1);
     }
     m_rankBox->setCurrentIndex(m_rankBox->findData(m_rank));
-    m_time->setTitle(count > 1 ? tr("Step time, rank %1").arg(m_rank) : tr("Step time"));
+    m_time->setTitle(count < 2                ? tr("Step time")
+                         : m_rank == allRanks ? tr("Step time, all ranks")
+                                              : tr("Step time, rank %1").arg(m_rank));
 }
 
 void MonitorCharts::update()
@@ -422,7 +335,9 @@ void MonitorCharts::update()
     if (!m_run)
         return;
     const RankColumns *lead = m_run->lead();
-    if (lead && !m_run->ranks().contains(m_rank))
+    if (!m_rankChosen && m_run->info().world > mostSingleRanks)
+        m_rank = allRanks;
+    if (lead && m_rank != allRanks && !m_run->ranks().contains(m_rank))
         m_rank = m_run->ranks().begin()->first;
     if (lead && m_originNs == 0)
         m_originNs = m_run->info().startedNs > 0 ? std::min(m_run->info().startedNs, lead->wallNs.front())
@@ -434,8 +349,10 @@ void MonitorCharts::update()
         added = static_cast<int>(lead->size() - m_leadDone);
         appendLead(*lead);
     }
-    if (const auto found = m_run->ranks().find(m_rank); found != m_run->ranks().end())
-        appendRank(found->second);
+    if (const RankColumns *shown = this->shown())
+        appendRank(*shown);
+    if (m_rank == allRanks && lead)
+        appendAcross();
     appendRanks();
     updateEvals();
     updateEvents();
@@ -445,7 +362,7 @@ void MonitorCharts::update()
         const auto &xs = m_loss->model(0).x();
         m_group->setData(xs.front(), xs.back(), added, !telemetry::isTerminal(m_run->info().state));
     }
-    for (Chart *chart : {m_loss, m_throughput, m_memory, m_scale, m_time, m_norm, m_comm})
+    for (Chart *chart : charts())
         chart->dataChanged();
     m_ranks->dataChanged();
     m_values->refresh();
@@ -453,7 +370,7 @@ void MonitorCharts::update()
 
 void MonitorCharts::drawNow()
 {
-    for (Chart *chart : {m_loss, m_throughput, m_memory, m_scale, m_time, m_norm, m_comm})
+    for (Chart *chart : charts())
         chart->drawNow();
 }
 

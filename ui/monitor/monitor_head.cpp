@@ -3,6 +3,7 @@
 
 #include "ui/common/actions.h"
 #include "ui/common/chip.h"
+#include "ui/common/elided_label.h"
 #include "ui/common/icons.h"
 #include "ui/common/segmented.h"
 #include "ui/common/settings.h"
@@ -40,7 +41,7 @@ MonitorHead::MonitorHead(ActionRegistry *registry, Settings *settings, QWidget *
       m_registry(registry),
       m_name(new QLabel(this)),
       m_state(new Chip(this)),
-      m_summary(new QLabel(this)),
+      m_summary(new ElidedLabel(this)),
       m_follow(new Chip(this)),
       m_modes(new Segmented(tr("X axis"), {tr("Step"), tr("Tokens"), tr("Time")}, this)),
       m_view(new QToolButton(this)),
@@ -64,11 +65,12 @@ MonitorHead::MonitorHead(ActionRegistry *registry, Settings *settings, QWidget *
         {m_pause, "monitor.pause"}, {m_checkpoint, "monitor.checkpoint"}, {m_stop, "monitor.stop"}};
     for (const auto &[button, id] : buttons) {
         QAction *action = registry->action(QLatin1String(id));
-        const auto mirror = [target = button, action] {
+        const auto mirror = [this, target = button, action] {
             target->setText(action->text());
             target->setToolTip(action->toolTip());
             target->setEnabled(action->isEnabled());
             target->setVisible(action->isVisible());
+            fit();
         };
         connect(action, &QAction::changed, button, mirror);
         connect(button, &QPushButton::clicked, action, &QAction::trigger);
@@ -78,8 +80,6 @@ MonitorHead::MonitorHead(ActionRegistry *registry, Settings *settings, QWidget *
     m_stop->setProperty("tone", "danger");
     setRole(m_name, FontRole::Head);
     setRole(m_summary, FontRole::Mono);
-    m_summary->setMinimumWidth(0);
-    m_summary->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     m_summary->setProperty("tone", "muted");
     m_follow->setClickable(true);
     m_follow->hide();
@@ -144,18 +144,19 @@ void MonitorHead::buildViewMenu(Settings *settings)
     action->setDefaultWidget(holder);
     menu->addAction(action);
     menu->addSeparator();
-    for (const char *id : {"monitor.follow", "monitor.fit", "monitor.back", "monitor.log"})
+    for (const char *id :
+         {"monitor.follow", "monitor.fit", "monitor.back", "monitor.x", "monitor.log", "monitor.checkpoint"})
         menu->addAction(m_registry->action(QLatin1String(id)));
 }
 
 void MonitorHead::showNothing()
 {
     m_name->setText(tr("Monitor"));
+    m_name->setProperty("data", false);
     m_state->hide();
-    m_full.clear();
-    elide();
-    m_modes->hide();
+    m_summary->setFullText({});
     m_view->hide();
+    fit();
 }
 
 void MonitorHead::showRun(const RunData &run)
@@ -163,10 +164,10 @@ void MonitorHead::showRun(const RunData &run)
     const store::RunInfo &info = run.info();
     const StateLook look = lookOf(info.state);
     m_name->setText(QString::fromStdString(info.name));
+    m_name->setProperty("data", true);
     m_name->setToolTip(QString::fromStdString(info.id));
     m_state->setLook(look.word, look.tone, look.icon);
     m_state->show();
-    m_modes->show();
     m_view->show();
     QStringList parts{run.job().layout(), run.job().compute};
     const std::int64_t steps = info.steps > 0 ? info.steps : run.job().steps;
@@ -181,8 +182,8 @@ void MonitorHead::showRun(const RunData &run)
         if (left > 0)
             parts << tr("%1 left").arg(formatSeconds(left));
     }
-    m_full = parts.join(QStringLiteral(" · "));
-    elide();
+    m_summary->setFullText(parts.join(QStringLiteral(" · ")));
+    fit();
 }
 
 void MonitorHead::showFollowing(bool following, int newSteps)
@@ -194,25 +195,28 @@ void MonitorHead::showFollowing(bool following, int newSteps)
 }
 
 QString MonitorHead::stateWord() const { return m_state->text(); }
-QString MonitorHead::summary() const { return m_full; }
+QString MonitorHead::summary() const { return m_summary->fullText(); }
 
-void MonitorHead::elide()
-{
-    const QFontMetrics metrics(Theme::instance().font(FontRole::Mono));
-    m_summary->setText(metrics.elidedText(m_full, Qt::ElideRight, std::max(0, m_summary->width() - 2)));
-    m_summary->setToolTip(m_full);
-}
+QSize MonitorHead::minimumSizeHint() const { return {0, QWidget::minimumSizeHint().height()}; }
 
 void MonitorHead::resizeEvent(QResizeEvent *event)
 {
     QWidget::resizeEvent(event);
-    elide();
+    fit();
 }
 
-void MonitorHead::restyle()
+void MonitorHead::fit()
 {
-    m_view->setIconSize(QSize(18, 18) * Theme::instance().textPercent() / 100);
-    elide();
+    const bool shown = !m_view->isHidden();
+    const QAction *checkpoint = m_registry->action(QStringLiteral("monitor.checkpoint"));
+    m_modes->setVisible(shown);
+    m_checkpoint->setVisible(checkpoint->isVisible());
+    for (QWidget *giving : {static_cast<QWidget *>(m_modes), static_cast<QWidget *>(m_checkpoint)}) {
+        if (layout()->minimumSize().width() > width())
+            giving->hide();
+    }
 }
+
+void MonitorHead::restyle() { m_view->setIconSize(QSize(18, 18) * Theme::instance().textPercent() / 100); }
 
 } // namespace rankyard::ui

@@ -14,6 +14,7 @@ namespace rankyard::ui {
 
 class ActionRegistry;
 class Chip;
+class ElidedLabel;
 class Segmented;
 class Settings;
 
@@ -30,6 +31,11 @@ public:
     Segmented *modes() const { return m_modes; }
     QString stateWord() const;
     QString summary() const;
+    /// Narrow: what has another way to it gives way (x axis, checkpoint; both are in the view menu).
+    QSize minimumSizeHint() const override;
+
+protected:
+    void resizeEvent(QResizeEvent *event) override;
 
 signals:
     void modeChosen(rankyard::ui::XMode mode);
@@ -37,21 +43,19 @@ signals:
 
 private:
     void restyle();
+    void fit();
     void buildViewMenu(Settings *settings);
-    void resizeEvent(QResizeEvent *event) override;
-    void elide();
 
     ActionRegistry *m_registry;
     QLabel *m_name;
     Chip *m_state;
-    QLabel *m_summary;
+    ElidedLabel *m_summary;
     Chip *m_follow;
     Segmented *m_modes;
     QToolButton *m_view;
     QPushButton *m_pause;
     QPushButton *m_checkpoint;
     QPushButton *m_stop;
-    QString m_full;
 };
 
 /// Seconds until the last step, from the median of the last steps; negative when unknown.

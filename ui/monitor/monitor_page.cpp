@@ -82,6 +82,8 @@ MonitorPage::MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *regi
             connect(chart, &Chart::enlargeRequested, this,
                     [this, chart] { enlarge(m_enlarged ? nullptr : chart); });
     }
+    m_order = m_charts->panels();
+    connect(m_charts, &MonitorCharts::panelsChanged, this, &MonitorPage::layOut);
     m_charts->setSmoothing(settings->smoothing());
     m_log->setVisible(settings->logShown());
     connect(settings, &Settings::changed, this, [this] {
@@ -114,12 +116,14 @@ MonitorPage::MonitorPage(DataHub *hub, RunActions *actions, ActionRegistry *regi
     setFocusPolicy(Qt::StrongFocus);
     if (!settings->bringBack(QStringLiteral("monitor"), m_splitter))
         m_splitter->setSizes({1000, 330});
+    bringBackLayout();
     showRun({});
 }
 
 MonitorPage::~MonitorPage()
 {
     m_settings->keep(QStringLiteral("monitor"), m_splitter);
+    keepView();
     if (m_head && !m_head->parentWidget())
         delete m_head;
 }
@@ -144,16 +148,15 @@ void MonitorPage::addActions()
     add("monitor.follow", tr("Follow or pause the view"),
         tr("Stops the view where it is, or follows the run again"), "follow", Qt::Key_Space,
         [this] { m_charts->group()->setFollowing(!m_charts->group()->isFollowing()); });
+    add("monitor.earlier", tr("Move the card earlier"),
+        tr("The focused card changes places with the one before it"), "back",
+        QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Left), [this] { moveCard(-1); });
+    add("monitor.later", tr("Move the card later"),
+        tr("The focused card changes places with the one after it"), "follow",
+        QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Right), [this] { moveCard(1); });
     add("monitor.enlarge", tr("Enlarge chart or restore"),
         tr("Gives the focused chart the whole grid, or puts the grid back"), "columns", Qt::Key_Return,
-        [this] {
-            QWidget *focused = focusWidget();
-            while (focused
-                   && std::find(m_charts->panels().begin(), m_charts->panels().end(), focused)
-                       == m_charts->panels().end())
-                focused = focused->parentWidget();
-            enlarge(m_enlarged ? nullptr : focused);
-        });
+        [this] { enlarge(m_enlarged ? nullptr : focusedPanel()); });
     add("monitor.x", tr("Change the x axis"), tr("Step, tokens, or time"), "monitor", Qt::Key_X,
         [this] { m_head->modes()->setCurrent((m_head->modes()->current() + 1) % 3); });
     add("monitor.log", tr("Show or hide the log"), tr("The log of all ranks at the right edge"), "log",
@@ -199,7 +202,9 @@ void MonitorPage::showRun(const QString &run)
         return;
     if (m_run)
         disconnect(m_run.get(), nullptr, this, nullptr);
-    enlarge(nullptr);
+    if (m_run)
+        keepView();
+    m_zoomDue = true;
     m_log->clear();
     m_run = run.isEmpty() ? nullptr : m_hub->open(run);
     m_charts->reset(m_run && m_run->hasInfo() ? m_run.get() : nullptr);
@@ -248,8 +253,11 @@ void MonitorPage::refresh()
     m_head->showRun(*m_run);
     if (m_columnsShown == 0)
         layOut();
-    if (m_run->isLoaded())
-        emit ready();
+    if (!m_run->isLoaded())
+        return;
+    if (std::exchange(m_zoomDue, false))
+        bringBackZoom();
+    emit ready();
 }
 
 void MonitorPage::refreshActions()
@@ -318,27 +326,36 @@ void MonitorPage::layOut()
 {
     const Theme &theme = Theme::instance();
     const int columns = columnsFor(m_scroll->viewport()->width());
-    const auto &panels = m_charts->panels();
-    for (QWidget *panel : panels)
+    for (QWidget *panel : m_order)
         m_grid->removeWidget(panel);
     for (int i = 0; i < 10; ++i) {
         m_grid->setRowStretch(i, 0);
         m_grid->setColumnStretch(i, 0);
         m_grid->setRowMinimumHeight(i, 0);
     }
-    int at = 0;
-    for (QWidget *panel : panels) {
-        const bool shown = !m_enlarged || panel == m_enlarged;
-        panel->setVisible(shown);
-        if (!shown)
-            continue;
+    std::vector<QWidget *> shown;
+    for (QWidget *panel : m_order) {
+        const bool has = m_enlarged ? panel == m_enlarged : m_charts->isUsed(panel);
+        panel->setVisible(has);
+        if (has)
+            shown.push_back(panel);
+    }
+    // In a last row with room to spare the first card takes it.
+    const int count = static_cast<int>(shown.size());
+    const int lastRow = std::max(0, count - 1) / columns;
+    const int spare = (columns - count % columns) % columns;
+    for (int at = 0; at < count; ++at) {
         const int row = at / columns;
-        m_grid->addWidget(panel, row, at % columns);
+        const int column = at % columns;
+        const bool first = column == 0;
+        const int shift = row == lastRow && !first ? spare : 0;
+        m_grid->addWidget(shown[static_cast<std::size_t>(at)], row, column + shift, 1,
+                          row == lastRow && first ? 1 + spare : 1);
         m_grid->setRowStretch(row, 1);
         m_grid->setRowMinimumHeight(row, theme.scaled(176));
-        m_grid->setColumnStretch(at % columns, 1);
-        ++at;
     }
+    for (int column = 0; column < columns; ++column)
+        m_grid->setColumnStretch(column, 1);
     m_columnsShown = columns;
 }
 
@@ -371,9 +388,10 @@ bool MonitorPage::eventFilter(QObject *object, QEvent *event)
     if (object == m_scroll->viewport()) {
         if (event->type() == QEvent::Resize && columnsFor(m_scroll->viewport()->width()) != m_columnsShown)
             layOut();
-        return false;
+        else if (event->type() != QEvent::KeyPress)
+            return false;
     }
-    // Before the log's list takes letters for its search.
+    // Before the log's list takes letters for its search, and the scroll area arrows.
     if (event->type() == QEvent::KeyPress
         && m_registry->handleKey(QStringLiteral("monitor"), static_cast<QKeyEvent *>(event)))
         return true;

@@ -62,6 +62,12 @@ private:
     int columnsFor(int width) const;
     void layOut();
     void enlarge(QWidget *panel);
+    // monitor_layout.cpp
+    QWidget *focusedPanel() const;
+    void moveCard(int by);
+    void keepView();
+    void bringBackLayout();
+    void bringBackZoom();
     void perform(RunActions::Verb verb);
 
     DataHub *m_hub;
@@ -80,7 +86,9 @@ private:
     MonitorCharts *m_charts;
     LogPane *m_log;
     QTimer *m_clock;
+    std::vector<QWidget *> m_order; ///< of the cards
     QWidget *m_enlarged = nullptr;
+    bool m_zoomDue = false; ///< of the run that is being read
     int m_columnsShown = 0;
 };
 

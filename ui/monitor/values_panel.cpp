@@ -31,8 +31,7 @@ public:
         const Theme &theme = Theme::instance();
         painter->save();
         painter->setRenderHint(QPainter::Antialiasing);
-        QRect place =
-            option.rect.adjusted(index.column() == 0 ? 12 : 4, 0, index.column() == 2 ? -12 : -4, 0);
+        QRect place = option.rect.adjusted(index.column() == 0 ? 12 : 4, 0, -8, 0);
         if (index.column() == 0) {
             const double size = theme.scaled(7);
             painter->setPen(Qt::NoPen);
@@ -88,7 +87,7 @@ QVariant ValuesModel::data(const QModelIndex &index, int role) const
     if (role == Qt::DecorationRole && index.column() == 0)
         return Theme::instance().brush(row.ink);
     if (role == Qt::ToolTipRole)
-        return row.series + QLatin1Char(' ') + row.raw;
+        return row.why.isEmpty() ? row.series + QLatin1Char(' ') + row.raw : row.why;
     return {};
 }
 
@@ -126,7 +125,8 @@ ValuesPanel::ValuesPanel(ChartGroup *group, QWidget *parent)
     m_table->horizontalHeader()->setSectionResizeMode(1, QHeaderView::Fixed);
     m_table->horizontalHeader()->setSectionResizeMode(2, QHeaderView::Fixed);
     m_table->setAccessibleName(tr("Values at the cursor"));
-    m_table->horizontalHeader()->setStyleSheet(QStringLiteral("QHeaderView::section { padding: 3px 12px; }"));
+    m_table->horizontalHeader()->setStyleSheet(
+        QStringLiteral("QHeaderView::section { padding: 3px 0 3px 12px; }"));
     body()->addWidget(m_table, 1);
     body()->addSpacing(4);
     connect(group, &ChartGroup::cursorMoved, this, &ValuesPanel::refresh);
@@ -150,13 +150,14 @@ void ValuesPanel::refresh()
                 if (!pointed)
                     continue;
             }
-            rows.push_back({reading.series, reading.raw, reading.smooth, reading.ink});
+            rows.push_back({reading.series, reading.raw, reading.smooth, reading.ink, {}});
         }
         if (areas)
             rows.push_back({pointed ? tr("together") : chart->title().toLower(),
                             formatValue(total, unit),
                             {},
-                            Ink::of(Token::Muted)});
+                            Ink::of(Token::Muted),
+                            {}});
     };
     for (Chart *chart : m_charts) {
         if (chart->isPointed())
@@ -168,6 +169,8 @@ void ValuesPanel::refresh()
     }
     if (rows.size() > mostRows)
         rows.resize(mostRows);
+    for (const Fact &fact : m_facts)
+        rows.push_back({fact.name, fact.value, QStringLiteral(" "), Ink::of(Token::Border), fact.why});
     m_model->setRows(std::move(rows));
     const QString at = formatValue(x, m_group->xUnit());
     if (!m_group->hasData())
@@ -186,8 +189,11 @@ void ValuesPanel::restyle()
     const Theme &theme = Theme::instance();
     m_table->verticalHeader()->setMinimumSectionSize(10);
     m_table->verticalHeader()->setDefaultSectionSize(theme.scaled(22));
-    m_table->setColumnWidth(1, theme.scaled(88));
-    m_table->setColumnWidth(2, theme.scaled(92));
+    const QFontMetrics metrics(theme.font(FontRole::Small));
+    for (int column : {1, 2}) {
+        const QString head = m_model->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString();
+        m_table->setColumnWidth(column, std::max(theme.scaled(76), metrics.horizontalAdvance(head) + 26));
+    }
 }
 
 } // namespace rankyard::ui

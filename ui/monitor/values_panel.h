@@ -26,6 +26,7 @@ public:
         QString raw;
         QString smooth;
         Ink ink;
+        QString why{};
         bool operator==(const Row &) const = default;
     };
     using QAbstractTableModel::QAbstractTableModel;
@@ -46,6 +47,14 @@ class ValuesPanel : public Panel
 public:
     ValuesPanel(ChartGroup *group, QWidget *parent = nullptr);
     void setCharts(std::vector<Chart *> charts) { m_charts = std::move(charts); }
+    /// Rows at the end that have no series: what this run does not use.
+    struct Fact {
+        QString name;
+        QString value;
+        QString why;
+        bool operator==(const Fact &) const = default;
+    };
+    void setFacts(std::vector<Fact> facts) { m_facts = std::move(facts); }
     void refresh();
     ValuesModel *model() const { return m_model; }
 
@@ -55,6 +64,7 @@ protected:
 private:
     ChartGroup *m_group;
     std::vector<Chart *> m_charts;
+    std::vector<Fact> m_facts;
     ValuesModel *m_model;
     QTableView *m_table;
     QLabel *m_hint;

@@ -15,12 +15,6 @@
 
 namespace rankyard::ui {
 
-namespace {
-
-constexpr double rawAlpha = 0.34;
-
-} // namespace
-
 QFont tickFont()
 {
     QFont font = Theme::instance().font(FontRole::Small);
@@ -166,125 +160,12 @@ void Chart::Private::style()
     schedule();
 }
 
-/// QCustomPlot draws a width of exactly 1 as one device pixel, which is fast, but half a pixel on a screen of scale 2. There the lines
-/// that are not noisy get their true width.
-double Chart::Private::lineWidth() const { return plot->devicePixelRatioF() > 1.25 ? 1.01 : 1; }
-
-void Chart::Private::styleSeries(Series &each)
-{
-    if (!each.raw)
-        return;
-    const QColor color = Theme::instance().color(each.spec.ink);
-    const bool under = smoothing(each);
-    // Steps are few and level: drawn a little wider they cost nothing and do not fade between two pixels.
-    const bool level = each.spec.draw == SeriesSpec::Draw::Step;
-    QPen pen(under ? faded(color, rawAlpha) : color, under ? 1 : level ? 1.4 : lineWidth());
-    if (each.spec.dashed)
-        pen.setDashPattern({5, 3});
-    each.raw->setPen(pen);
-    each.raw->setAdaptiveSampling(false);
-    each.raw->setSelectable(QCP::stNone);
-    each.raw->setLineStyle(each.spec.draw == SeriesSpec::Draw::Step ? QCPGraph::lsStepLeft
-                               : each.spec.draw == SeriesSpec::Draw::Points && each.model.size() == 1
-                               ? QCPGraph::lsNone
-                               : QCPGraph::lsLine);
-    if (each.spec.draw == SeriesSpec::Draw::Points) {
-        QCPScatterStyle dots(QCPScatterStyle::ssDisc, each.model.size() > 24 ? 3 : 4.5);
-        dots.setPen(QPen(color, 1));
-        dots.setBrush(color);
-        each.raw->setScatterStyle(dots);
-    }
-    each.raw->setVisible(each.shown);
-    if (each.smooth) {
-        QPen top(color, lineWidth());
-        if (each.spec.dashed)
-            top.setDashPattern({5, 3});
-        each.smooth->setPen(top);
-        each.smooth->setAdaptiveSampling(false);
-        each.smooth->setSelectable(QCP::stNone);
-        each.smooth->setVisible(each.shown && under);
-    }
-}
-
-int Chart::addSeries(const SeriesSpec &spec)
-{
-    auto fresh = std::make_unique<Private::Series>();
-    fresh->spec = spec;
-    if (spec.smooth)
-        fresh->model.setSmoothing(d->smoothingWeight);
-    if (spec.draw != SeriesSpec::Draw::Area) {
-        QCPAxis *value = spec.right ? d->right : d->y;
-        fresh->raw = d->plot->addGraph(d->x, value);
-        if (spec.smooth)
-            fresh->smooth = d->plot->addGraph(d->x, value);
-    }
-    fresh->legend = d->legend->add(spec.name, spec.ink,
-                                   spec.dashed ? LegendItem::Mark::Dash : LegendItem::Mark::Dot, true);
-    if (!spec.tip.isEmpty())
-        fresh->legend->setToolTip(spec.tip);
-    d->styleSeries(*fresh);
-    const int index = seriesCount();
-    connect(fresh->legend, &QAbstractButton::toggled, this, [this, index](bool on) { setShown(index, on); });
-    d->series.push_back(std::move(fresh));
-    return index;
-}
-
-void Chart::clearSeries()
-{
-    for (auto &each : d->series) {
-        if (each->raw)
-            d->plot->removeGraph(each->raw);
-        if (each->smooth)
-            d->plot->removeGraph(each->smooth);
-    }
-    d->series.clear();
-    d->notes.clear();
-    d->legend->clear();
-    d->referenceItem = nullptr;
-    d->reference.reset();
-    d->total.clear();
-    d->bands.clear();
-    d->bandSeries.clear();
-    d->settled = false;
-    dataChanged();
-}
-
-int Chart::seriesCount() const { return static_cast<int>(d->series.size()); }
-const SeriesSpec &Chart::spec(int series) const { return d->series[static_cast<std::size_t>(series)]->spec; }
-SeriesModel &Chart::model(int series) { return d->series[static_cast<std::size_t>(series)]->model; }
-const SeriesModel &Chart::model(int series) const
-{
-    return d->series[static_cast<std::size_t>(series)]->model;
-}
-bool Chart::isShown(int series) const { return d->series[static_cast<std::size_t>(series)]->shown; }
-
-void Chart::setShown(int series, bool shown)
-{
-    if (series < 0 || series >= seriesCount())
-        return;
-    Private::Series &each = *d->series[static_cast<std::size_t>(series)];
-    if (each.shown == shown)
-        return;
-    each.shown = shown;
-    each.legend->setChecked(shown);
-    d->styleSeries(each);
-    d->total.clear();
-    dataChanged();
-}
-
-void Chart::setLegendValue(int series, const QString &value)
-{
-    Private::Series &each = *d->series[static_cast<std::size_t>(series)];
-    each.ownValue = false;
-    each.legend->setValue(value);
-}
-
 QString Chart::legendValue(int series) const
 {
     return d->series[static_cast<std::size_t>(series)]->legend->value();
 }
 
-void Chart::setNote(const QString &name, const QString &value)
+void Chart::setNote(const QString &name, const QString &value, bool saysItself)
 {
     for (Private::Note &note : d->notes) {
         if (note.name == name) {
@@ -293,6 +174,7 @@ void Chart::setNote(const QString &name, const QString &value)
         }
     }
     LegendItem *item = d->legend->add(name, Ink::of(Token::Muted), LegendItem::Mark::None, false);
+    item->setSaysItself(saysItself);
     item->setValue(value);
     d->notes.push_back({name, item});
 }

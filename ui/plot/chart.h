@@ -61,13 +61,21 @@ public:
     const SeriesSpec &spec(int series) const;
     SeriesModel &model(int series);
     const SeriesModel &model(int series) const;
+    /// A line of the series that is void but worth seeing (steps that a restart ran again): faint, dashed, behind it, without a
+    /// part in ranges, values and exports. The chart owns it until the series are cleared.
+    SeriesModel &addTail(int series);
+    int tailCount(int series) const;
     bool isShown(int series) const;
     void setShown(int series, bool shown);
+    /// Names of series that are not shown. They outlive the series: one that comes again under its name stays hidden.
+    QStringList hidden() const;
+    void setHidden(const QStringList &names);
     /// Last value in the legend: the chart's own unless one is given.
     void setLegendValue(int series, const QString &value);
     QString legendValue(int series) const;
-    /// A figure in the head that is no series: "hidden 86 %". Replaces the one of that name.
-    void setNote(const QString &name, const QString &value);
+    /// A figure in the head that is no series: "hidden 86 %". Replaces the one of that name. `saysItself`: in a narrow head the
+    /// value stands without the name.
+    void setNote(const QString &name, const QString &value, bool saysItself = false);
 
     void setLeftAxis(const AxisSpec &axis);
     void setRightAxis(const std::optional<AxisSpec> &axis);

@@ -7,6 +7,19 @@
 
 namespace rankyard::ui {
 
+namespace {
+
+void give(QCPGraph *graph, const std::vector<Sample> &samples)
+{
+    QVector<QCPGraphData> data;
+    data.reserve(static_cast<qsizetype>(samples.size()));
+    for (const Sample &sample : samples)
+        data.append({sample.x, sample.y});
+    graph->data()->set(data, true);
+}
+
+} // namespace
+
 int Chart::Private::verticalTicks() const
 {
     // Of the widget, not of QCustomPlot's last layout, which is one drawing behind.
@@ -31,17 +44,18 @@ void Chart::Private::rebuild()
         const bool positive = axis.scale != AxisSpec::Scale::Linear;
         const auto hand = [&](QCPGraph *graph, SeriesModel::Which which, std::vector<Sample> &samples) {
             each->model.decimate(map, which, positive, samples);
-            QVector<QCPGraphData> data;
-            data.reserve(static_cast<qsizetype>(samples.size()));
-            for (const Sample &sample : samples)
-                data.append({sample.x, sample.y});
-            graph->data()->set(data, true);
+            give(graph, samples);
         };
         hand(each->raw, SeriesModel::Which::Raw, each->drawnRaw);
         if (each->smooth && smoothing(*each))
             hand(each->smooth, SeriesModel::Which::Smooth, each->drawnSmooth);
         else
             each->drawnSmooth.clear();
+        for (const auto &tail : each->tails) {
+            std::vector<Sample> samples;
+            tail->model.decimate(map, SeriesModel::Which::Raw, positive, samples);
+            give(tail->graph, samples);
+        }
         styleSeries(*each);
     }
     restack();

@@ -163,6 +163,8 @@ void Chart::Private::moveCursor(int samples)
 
 void Chart::keyPressEvent(QKeyEvent *event)
 {
+    if (event->modifiers() & Qt::ControlModifier) // the page's
+        return Panel::keyPressEvent(event);
     const int stride = event->modifiers() & Qt::ShiftModifier ? 10 : 1;
     const QRect area = d->plot->axisRect()->rect();
     const auto centre = [&] {

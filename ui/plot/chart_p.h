@@ -15,6 +15,10 @@ QFont tickFont(); ///< 11 px at 100 %
 QColor faded(QColor color, double alpha);
 
 struct Chart::Private {
+    struct Tail {
+        SeriesModel model;
+        QCPGraph *graph = nullptr;
+    };
     struct Series {
         SeriesSpec spec;
         SeriesModel model;
@@ -23,6 +27,7 @@ struct Chart::Private {
         LegendItem *legend = nullptr;
         bool shown = true;
         bool ownValue = true;
+        std::vector<std::unique_ptr<Tail>> tails;
         std::vector<Sample> drawnRaw;
         std::vector<Sample> drawnSmooth;
     };
@@ -81,6 +86,7 @@ struct Chart::Private {
     AxisSpec left;
     std::optional<AxisSpec> rightSpec;
     std::vector<std::unique_ptr<Series>> series;
+    QStringList hidden; ///< names
     std::vector<Note> notes;
     std::vector<ChartMark> marks;
     std::optional<double> reference;

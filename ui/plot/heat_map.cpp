@@ -14,6 +14,82 @@
 
 namespace rankyard::ui {
 
+namespace {
+
+constexpr int rampWidth = 32;
+
+/// Colour of t in [0, 1].
+QColor shade(double t)
+{
+    const Theme &theme = Theme::instance();
+    return mixed(theme.color(Token::Surface), theme.color(Ink::series(0)), 0.14 + 0.82 * t);
+}
+
+} // namespace
+
+/// What the shades mean: a ramp between its two values.
+class HeatMap::Scale : public QWidget
+{
+public:
+    Scale(Unit unit, QWidget *parent) : QWidget(parent), m_unit(unit)
+    {
+        setToolTip(HeatMap::tr("Values beyond the ends have the end's shade"));
+    }
+
+    void setRange(double lo, double hi)
+    {
+        if (lo == m_lo && hi == m_hi)
+            return;
+        m_lo = lo;
+        m_hi = hi;
+        updateGeometry();
+        update();
+    }
+
+    QSize sizeHint() const override
+    {
+        const Theme &theme = Theme::instance();
+        if (m_hi <= m_lo)
+            return {0, theme.scaled(20)};
+        const QFontMetrics metrics(theme.font(FontRole::MonoSmall));
+        return {metrics.horizontalAdvance(low() + high()) + theme.scaled(rampWidth) + 12, theme.scaled(20)};
+    }
+    QSize minimumSizeHint() const override { return sizeHint(); }
+
+protected:
+    void paintEvent(QPaintEvent *) override
+    {
+        if (m_hi <= m_lo)
+            return;
+        const Theme &theme = Theme::instance();
+        QPainter painter(this);
+        painter.setFont(theme.font(FontRole::MonoSmall));
+        painter.setPen(theme.color(Token::Muted));
+        const int ramp = theme.scaled(rampWidth);
+        const int left = QFontMetrics(painter.font()).horizontalAdvance(low()) + 6;
+        painter.drawText(rect(), Qt::AlignLeft | Qt::AlignVCenter, low());
+        painter.drawText(rect(), Qt::AlignRight | Qt::AlignVCenter, high());
+        const int tall = theme.scaled(8);
+        for (int x = 0; x < ramp; ++x)
+            painter.fillRect(left + x, (height() - tall) / 2, 1, tall,
+                             shade(static_cast<double>(x) / (ramp - 1)));
+    }
+
+private:
+    /// Without the unit where it is that of the other end.
+    QString low() const
+    {
+        const QString text = formatValue(m_lo, m_unit);
+        const qsizetype blank = text.lastIndexOf(QLatin1Char(' '));
+        return blank > 0 && high().endsWith(text.mid(blank)) ? text.left(blank) : text;
+    }
+    QString high() const { return formatValue(m_hi, m_unit); }
+
+    Unit m_unit;
+    double m_lo = 0;
+    double m_hi = 0;
+};
+
 class HeatMap::Area : public QWidget
 {
 public:
@@ -106,16 +182,16 @@ protected:
         }
         if (values.empty())
             return;
-        // The scale spans the usual values; what lies beyond has the end colour.
+        // The scale spans the usual values; what lies beyond has the end colour. It never spans less than a quarter of the
+        // value, so that ranks that are alike look alike.
         const auto quantile = [&values](double q) {
             const auto at = static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1));
             std::nth_element(values.begin(), values.begin() + at, values.end());
             return values[static_cast<std::size_t>(at)];
         };
         const double lo = quantile(0.02);
-        const double hi = std::max(quantile(0.98), lo * 1.02 + 1e-12);
-        const QColor surface = theme.color(Token::Surface);
-        const QColor full = theme.color(Ink::series(0));
+        const double hi = std::max(quantile(0.98), lo * 1.25 + 1e-12);
+        m_map->m_scale->setRange(lo, hi);
         const double pitch = static_cast<double>(area.height()) / ranks;
         const double gap = pitch >= 8 ? std::min(4.0, pitch * 0.12) : 0;
         painter.setRenderHint(QPainter::Antialiasing, false);
@@ -131,8 +207,7 @@ protected:
                     : k > 0 ? left + (left - std::floor(toPixel(model.x()[at[k - 1]])))
                             : left + 4;
                 const double t = std::isfinite(value) ? std::clamp((value - lo) / (hi - lo), 0.0, 1.0) : 0;
-                const QColor color =
-                    std::isfinite(value) ? mixed(surface, full, 0.14 + 0.82 * t) : theme.color(Token::Bad);
+                const QColor color = std::isfinite(value) ? shade(t) : theme.color(Token::Bad);
                 painter.fillRect(QRectF(left, top, std::max(1.0, next - left), pitch - gap), color);
             }
         }
@@ -167,7 +242,10 @@ HeatMap::HeatMap(const QString &title, Unit unit, ChartGroup *group, QWidget *pa
       m_legend(new Legend(this))
 {
     headLayout()->addWidget(m_legend, 1);
-    m_note = m_legend->add(tr("slowest"), Ink::of(Token::Muted), LegendItem::Mark::None, false);
+    m_scale = new Scale(unit, this);
+    headLayout()->addWidget(m_scale);
+    m_note = m_legend->add(tr("step time"), Ink::of(Token::Muted), LegendItem::Mark::None, false);
+    m_note->setSaysItself(true);
     body()->addWidget(m_area, 1);
     connect(group, &ChartGroup::viewChanged, this, &HeatMap::dataChanged);
     connect(group, &ChartGroup::cursorMoved, m_area, qOverload<>(&QWidget::update));

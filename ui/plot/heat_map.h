@@ -33,12 +33,14 @@ protected:
 
 private:
     class Area;
+    class Scale;
     void summarise();
 
     ChartGroup *m_group;
     Unit m_unit;
     std::vector<SeriesModel> m_rows;
     Area *m_area;
+    Scale *m_scale = nullptr;
     Legend *m_legend;
     LegendItem *m_note;
     int m_slowest = -1;

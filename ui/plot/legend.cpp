@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/plot/legend.h"
 
+#include <QMenu>
 #include <QPainter>
+#include <QToolButton>
 
 #include <algorithm>
 
@@ -52,12 +54,11 @@ int LegendItem::widthFor(Show show) const
     if (show == Show::Hidden)
         return 0;
     int width = m_mark == Mark::None ? 0 : m_mark == Mark::Dash ? theme.scaled(14) : theme.scaled(8);
-    if (show == Show::MarkOnly && m_mark != Mark::None)
-        return width + 2;
-    width +=
-        (m_mark == Mark::None ? 0 : 6) + QFontMetrics(theme.font(FontRole::Small)).horizontalAdvance(m_name);
-    if (show == Show::Full && m_valueChars > 0)
-        width += 6
+    if (show != Show::Value)
+        width += (m_mark == Mark::None ? 0 : 6)
+            + QFontMetrics(theme.font(FontRole::Small)).horizontalAdvance(m_name);
+    if (show != Show::Name && m_valueChars > 0)
+        width += (width > 0 ? 6 : 0)
             + QFontMetrics(theme.font(FontRole::Mono))
                   .horizontalAdvance(QString(m_valueChars, QLatin1Char('0')));
     return width + 2;
@@ -65,29 +66,47 @@ int LegendItem::widthFor(Show show) const
 
 QSize LegendItem::sizeHint() const { return {widthFor(m_show), Theme::instance().scaled(20)}; }
 
+void LegendItem::paintMark(QPainter &painter, const QRectF &place, bool on) const
+{
+    const Theme &theme = Theme::instance();
+    const QPointF middle = place.center();
+    if (m_mark == Mark::Dash) {
+        QPen pen(theme.color(m_ink), 1.5);
+        pen.setDashPattern({2.5, 2});
+        painter.setPen(pen);
+        painter.drawLine(QPointF(place.left(), middle.y()), QPointF(place.right(), middle.y()));
+    } else if (m_mark == Mark::Dot) {
+        const double size = theme.scaled(8) - 1;
+        painter.setPen(QPen(Theme::isHatched(m_ink) ? theme.color(Token::Muted) : theme.color(m_ink), 1));
+        painter.setBrush(on ? theme.brush(m_ink) : QBrush(Qt::NoBrush));
+        painter.drawEllipse(middle, size / 2, size / 2);
+    }
+}
+
+QIcon LegendItem::swatch() const
+{
+    QPixmap pixmap(QSize(16, 16) * devicePixelRatioF());
+    pixmap.setDevicePixelRatio(devicePixelRatioF());
+    pixmap.fill(Qt::transparent);
+    QPainter painter(&pixmap);
+    painter.setRenderHint(QPainter::Antialiasing);
+    paintMark(painter, QRectF(1, 0, 14, 16), true);
+    return QIcon(pixmap);
+}
+
 void LegendItem::paintEvent(QPaintEvent *)
 {
     const Theme &theme = Theme::instance();
     QPainter painter(this);
     painter.setRenderHint(QPainter::Antialiasing);
     const bool on = !isCheckable() || isChecked();
-    const double middle = height() / 2.0;
     double left = 1;
-    if (m_mark == Mark::Dash) {
-        QPen pen(theme.color(m_ink), 1.5);
-        pen.setDashPattern({2.5, 2});
-        painter.setPen(pen);
-        painter.drawLine(QPointF(left, middle), QPointF(left + theme.scaled(14), middle));
-        left += theme.scaled(14) + 6;
-    } else if (m_mark == Mark::Dot) {
-        const double size = theme.scaled(8);
-        const QRectF dot(left, middle - size / 2, size, size);
-        painter.setPen(QPen(Theme::isHatched(m_ink) ? theme.color(Token::Muted) : theme.color(m_ink), 1));
-        painter.setBrush(on ? theme.brush(m_ink) : QBrush(Qt::NoBrush));
-        painter.drawEllipse(dot.adjusted(0.5, 0.5, -0.5, -0.5));
-        left += size + 6;
+    if (m_mark != Mark::None) {
+        const double own = theme.scaled(m_mark == Mark::Dash ? 14 : 8);
+        paintMark(painter, QRectF(left, 0, own, height()), on);
+        left += own + 6;
     }
-    if (m_show != Show::MarkOnly || m_mark == Mark::None) {
+    if (m_show != Show::Value) {
         QFont font = theme.font(FontRole::Small);
         font.setStrikeOut(!on);
         painter.setFont(font);
@@ -96,7 +115,7 @@ void LegendItem::paintEvent(QPaintEvent *)
         painter.drawText(QRectF(left, 0, width(), height()), Qt::AlignVCenter | Qt::AlignLeft, m_name);
         left += QFontMetrics(font).horizontalAdvance(m_name) + 6;
     }
-    if (m_show == Show::Full && on && !m_value.isEmpty()) {
+    if (m_show != Show::Name && on && !m_value.isEmpty()) {
         painter.setFont(theme.font(FontRole::Mono));
         painter.setPen(theme.color(Token::Text));
         painter.drawText(QRectF(left, 0, width(), height()), Qt::AlignVCenter | Qt::AlignLeft, m_value);
@@ -108,8 +127,16 @@ void LegendItem::paintEvent(QPaintEvent *)
     }
 }
 
-Legend::Legend(QWidget *parent) : QWidget(parent)
+Legend::Legend(QWidget *parent) : QWidget(parent), m_more(new QToolButton(this))
 {
+    m_more->setObjectName(QStringLiteral("legendMore"));
+    m_more->setProperty("role", "more");
+    m_more->setPopupMode(QToolButton::InstantPopup);
+    m_more->setMenu(new QMenu(m_more));
+    m_more->setToolTip(tr("What has no room in this line"));
+    m_more->setAccessibleName(tr("More series"));
+    m_more->hide();
+    connect(m_more->menu(), &QMenu::aboutToShow, this, &Legend::fillMenu);
     setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
     connect(&Theme::instance(), &Theme::changed, this, [this] {
         updateGeometry();
@@ -154,46 +181,77 @@ QSize Legend::sizeHint() const
 
 void Legend::arrange()
 {
-    // From the last item on: first values go, then names; a hidden one keeps its mark with the rest in the tooltip.
-    std::vector<LegendItem::Show> shows(m_items.size(), LegendItem::Show::Full);
+    using Show = LegendItem::Show;
+    using Mark = LegendItem::Mark;
+    std::vector<Show> shows(m_items.size(), Show::Full);
     // A figure without a value says nothing.
     for (std::size_t i = 0; i < m_items.size(); ++i) {
-        if (m_items[i]->mark() == LegendItem::Mark::None && m_items[i]->value().isEmpty())
-            shows[i] = LegendItem::Show::Hidden;
+        if (m_items[i]->mark() == Mark::None && m_items[i]->value().isEmpty())
+            shows[i] = Show::Hidden;
     }
-    const auto total = [&] {
-        int width = 0;
-        for (std::size_t i = 0; i < m_items.size(); ++i)
-            width += shows[i] == LegendItem::Show::Hidden
-                ? 0
-                : m_items[i]->widthFor(shows[i]) + (i > 0 ? between : 0);
-        return width;
+    const auto put = [&](bool place) {
+        int left = 0;
+        int folded = 0;
+        for (std::size_t i = 0; i < m_items.size(); ++i) {
+            LegendItem &item = *m_items[i];
+            if (place) {
+                item.setShow(shows[i]);
+                item.setVisible(shows[i] != Show::Hidden);
+            }
+            if (shows[i] == Show::Hidden) {
+                folded += isFoldable(item) ? 1 : 0;
+                continue;
+            }
+            const int own = item.widthFor(shows[i]);
+            if (place)
+                item.setGeometry(left, 0, own, height());
+            left += own + between;
+        }
+        m_more->setText(tr("+%1").arg(folded));
+        const int own = m_more->sizeHint().width();
+        if (place) {
+            m_more->setVisible(folded > 0);
+            m_more->setGeometry(left, 0, own, height());
+        }
+        return folded > 0 ? left + own : left - between;
     };
-    const auto shrink = [&](LegendItem::Show less, bool series) {
-        for (std::size_t i = m_items.size(); i-- > 0 && total() > width();) {
-            if (m_items[i]->isCheckable() == series)
+    const auto shrink = [&](Show less, auto concerns) {
+        for (std::size_t i = m_items.size(); i-- > 0 && put(false) > width();) {
+            if (shows[i] != Show::Hidden && concerns(*m_items[i]))
                 shows[i] = less;
         }
     };
-    shrink(LegendItem::Show::Name, true);
-    shrink(LegendItem::Show::MarkOnly, true);
-    if (std::any_of(m_items.begin(), m_items.end(),
-                    [](const LegendItem *item) { return !item->isCheckable() && !item->value().isEmpty(); }))
-        shrink(LegendItem::Show::Hidden, true);
     // Figures beside the series ("now", "predicted") are what the panel is asked for: they give way last.
-    shrink(LegendItem::Show::Name, false);
-    shrink(LegendItem::Show::MarkOnly, false);
-    int left = 0;
-    for (std::size_t i = 0; i < m_items.size(); ++i) {
-        m_items[i]->setShow(shows[i]);
-        if (shows[i] == LegendItem::Show::Hidden) {
-            m_items[i]->hide();
+    const auto isSeries = [](const LegendItem &item) { return item.isCheckable(); };
+    shrink(Show::Name, isSeries);
+    shrink(Show::Hidden, isSeries);
+    shrink(Show::Hidden, [](const LegendItem &item) { return item.mark() != Mark::None; });
+    shrink(Show::Value, [](const LegendItem &item) { return item.saysItself(); });
+    shrink(Show::Hidden, [](const LegendItem &) { return true; });
+    put(true);
+}
+
+/// What "+2" opens: an item that has something to say when it is not in the line.
+bool Legend::isFoldable(const LegendItem &item) const
+{
+    return item.mark() != LegendItem::Mark::None || !item.value().isEmpty();
+}
+
+void Legend::fillMenu()
+{
+    QMenu *menu = m_more->menu();
+    menu->clear();
+    for (LegendItem *item : m_items) {
+        if (!item->isHidden() || !isFoldable(*item))
             continue;
-        }
-        const int own = m_items[i]->widthFor(shows[i]);
-        m_items[i]->setGeometry(left, 0, own, height());
-        m_items[i]->setVisible(left + own <= width());
-        left += own + between;
+        const QString text =
+            item->value().isEmpty() ? item->name() : item->name() + QLatin1Char('\t') + item->value();
+        QAction *action = menu->addAction(item->swatch(), text);
+        action->setToolTip(item->toolTip());
+        action->setCheckable(item->isCheckable());
+        action->setChecked(item->isChecked());
+        action->setEnabled(item->isCheckable());
+        connect(action, &QAction::toggled, item, &QAbstractButton::setChecked);
     }
 }
 

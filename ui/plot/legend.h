@@ -4,9 +4,12 @@
 #include "ui/common/theme.h"
 
 #include <QAbstractButton>
+#include <QIcon>
 #include <QWidget>
 
 #include <vector>
+
+class QToolButton;
 
 namespace rankyard::ui {
 
@@ -16,7 +19,7 @@ class LegendItem : public QAbstractButton
     Q_OBJECT
 public:
     enum class Mark { Dot, Dash, None };
-    enum class Show { Full, Name, MarkOnly, Hidden };
+    enum class Show { Full, Name, Value, Hidden };
 
     LegendItem(const QString &name, Ink ink, Mark mark, QWidget *parent);
     void setValue(const QString &value);
@@ -25,6 +28,10 @@ public:
     Mark mark() const { return m_mark; }
     void setShow(Show show);
     int widthFor(Show show) const;
+    /// The value is understood without the name, so that a narrow line may leave the name out.
+    void setSaysItself(bool itself) { m_saysItself = itself; }
+    bool saysItself() const { return m_saysItself; }
+    QIcon swatch() const; ///< the mark alone
     /// The widest value seen so far keeps its place, so that live numbers do not make their neighbours dance.
     QSize sizeHint() const override;
 
@@ -32,15 +39,19 @@ protected:
     void paintEvent(QPaintEvent *event) override;
 
 private:
+    void paintMark(QPainter &painter, const QRectF &place, bool on) const;
+
     QString m_name;
     QString m_value;
     Ink m_ink;
     Mark m_mark;
     Show m_show = Show::Full;
     int m_valueChars = 0;
+    bool m_saysItself = false;
 };
 
-/// The items in one line; when they do not fit, values go first, then names. GUI thread.
+/// The items in one line; when they do not fit, values go first, then whole items, from the last one on, into the menu of a "+2".
+/// A mark never stands without its name. GUI thread.
 class Legend : public QWidget
 {
     Q_OBJECT
@@ -57,7 +68,11 @@ protected:
     void resizeEvent(QResizeEvent *event) override;
 
 private:
+    bool isFoldable(const LegendItem &item) const;
+    void fillMenu();
+
     std::vector<LegendItem *> m_items;
+    QToolButton *m_more;
 };
 
 } // namespace rankyard::ui

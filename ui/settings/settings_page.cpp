@@ -206,6 +206,7 @@ Panel *SettingsPage::data(const QString &storeFile)
     line->setContentsMargins(0, 0, 0, 0);
     line->setSpacing(12);
     auto *path = new QLabel(storeFile);
+    path->setProperty("data", true);
     path->setWordWrap(true);
     path->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
     path->setAccessibleName(tr("Path of the run store"));

@@ -150,6 +150,10 @@ void MainWindow::showPage(const QString &name)
     m_page = name;
     m_pages->setCurrentIndex(static_cast<int>(index));
     m_heads->setCurrentIndex(static_cast<int>(index));
+    // A stack asks for the room of its widest page; heads out of sight need none.
+    for (int i = 0; i < m_heads->count(); ++i)
+        m_heads->widget(i)->setSizePolicy(i == index ? QSizePolicy::Preferred : QSizePolicy::Ignored,
+                                          QSizePolicy::Preferred);
     m_bar->setCurrent(name);
     static const char *const titles[] = {QT_TR_NOOP("Home"), QT_TR_NOOP("Runs"), "", QT_TR_NOOP("Settings")};
     m_title->setText(index == 2 ? QString() : tr(titles[index]));
@@ -180,6 +184,25 @@ void MainWindow::openRun(const QString &run)
         m_actions->perform(RunActions::Verb::Follow, run);
 }
 
+void MainWindow::bringBackPage()
+{
+    const QString run = m_settings->value(QStringLiteral("window/run")).toString();
+    const QString page = m_settings->value(QStringLiteral("window/page")).toString();
+    // A run that is no longer in the store would open on an error.
+    const auto open = [this, run, page] {
+        if (!run.isEmpty() && m_monitor->run().isEmpty() && m_hub->find(run))
+            m_monitor->showRun(run);
+        showPage(page);
+    };
+    if (m_hub->runs())
+        return open();
+    const auto connection = std::make_shared<QMetaObject::Connection>();
+    *connection = connect(m_hub, &DataHub::runsChanged, this, [open, connection] {
+        disconnect(*connection);
+        open();
+    });
+}
+
 bool MainWindow::isReady() const
 {
     if (m_page == QLatin1String("home"))
@@ -201,6 +224,7 @@ void MainWindow::closeEvent(QCloseEvent *event)
 {
     m_settings->keep(this);
     m_settings->setValue(QStringLiteral("window/page"), m_page);
+    m_settings->setValue(QStringLiteral("window/run"), m_monitor->run());
     event->accept();
 }
 

@@ -40,6 +40,8 @@ public:
     void showPage(const QString &name);
     QString page() const { return m_page; }
     void openRun(const QString &run); ///< in the Monitor
+    /// The page, and in the Monitor the run, that were open when the window was closed.
+    void bringBackPage();
     /// Everything that the page shows was read and can be drawn.
     bool isReady() const;
     /// Draws what is waiting for the event loop.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/shell/status_strip.h"
 
+#include "ui/common/elided_label.h"
 #include "ui/common/format.h"
 #include "ui/common/icons.h"
 
@@ -17,7 +18,7 @@ StatusStrip::StatusStrip(DataHub *hub, Notices *notices, QWidget *parent)
       m_hub(hub),
       m_notices(notices),
       m_run(new QToolButton(this)),
-      m_figures(new QLabel(this)),
+      m_figures(new ElidedLabel(this)),
       m_job(new QLabel(this)),
       m_noticeButton(new QToolButton(this))
 {
@@ -34,11 +35,10 @@ StatusStrip::StatusStrip(DataHub *hub, Notices *notices, QWidget *parent)
                             static_cast<QWidget *>(m_job)})
         setRole(widget, FontRole::Small);
     setRole(m_figures, FontRole::Mono);
-    for (QLabel *label : {m_figures, m_job})
+    for (QLabel *label : {static_cast<QLabel *>(m_figures), m_job})
         label->setProperty("tone", "muted");
     m_run->setAccessibleName(tr("Live run"));
     m_noticeButton->setToolTip(tr("What the program had to tell"));
-    m_figures->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     connect(m_run, &QToolButton::clicked, this, [this] {
         if (!m_shown.isEmpty())
             emit runClicked(m_shown);
@@ -55,7 +55,7 @@ StatusStrip::StatusStrip(DataHub *hub, Notices *notices, QWidget *parent)
 
 void StatusStrip::setJob(const QString &text) { m_job->setText(text); }
 
-QString StatusStrip::liveText() const { return m_run->text() + QLatin1Char(' ') + m_figures->text(); }
+QString StatusStrip::liveText() const { return m_run->text() + QLatin1Char(' ') + m_figures->fullText(); }
 
 void StatusStrip::refresh()
 {
@@ -75,6 +75,7 @@ void StatusStrip::refresh()
         const StateLook look = lookOf(newest->state);
         m_run->setIcon(icon(look.icon, look.tone));
         m_run->setText(QString::fromStdString(newest->name));
+        m_run->setProperty("data", true); // a name of somebody's, not a text of ours
         m_run->setToolTip(tr("Watch %1 (%2)").arg(QString::fromStdString(newest->name), look.word));
         m_run->setEnabled(true);
         QStringList parts;
@@ -88,13 +89,14 @@ void StatusStrip::refresh()
         parts << tr("%n ranks", nullptr, newest->world);
         if (live > 1)
             parts << tr("and %n more runs", nullptr, live - 1);
-        m_figures->setText(parts.join(QStringLiteral("   ")));
+        m_figures->setFullText(parts.join(QStringLiteral("   ")));
     } else {
         m_run->setIcon(icon(QStringLiteral("state_waiting")));
         m_run->setText(tr("Nothing is running"));
+        m_run->setProperty("data", false);
         m_run->setToolTip({});
         m_run->setEnabled(false);
-        m_figures->clear();
+        m_figures->setFullText({});
     }
     const int count = m_notices->rowCount();
     m_noticeButton->setText(count == 0 ? tr("No notices") : tr("%n notices", nullptr, count));

@@ -12,6 +12,8 @@ class QToolButton;
 
 namespace rankyard::ui {
 
+class ElidedLabel;
+
 /// The line at the foot: the live run, what goes on in the background, notices.
 class StatusStrip : public QFrame
 {
@@ -33,7 +35,7 @@ private:
     DataHub *m_hub;
     Notices *m_notices;
     QToolButton *m_run;
-    QLabel *m_figures;
+    ElidedLabel *m_figures;
     QLabel *m_job;
     QToolButton *m_noticeButton;
     QString m_shown;
