@@ -142,6 +142,8 @@ void readScalars(Reader &reader, const Json &json, Manifest &m)
     reader.get(json, "", "build", m.build);
     reader.get(json, "", "wall_ns", m.wallNs);
     reader.get(json, "", "step", m.step);
+    if (json.contains("skipped_steps"))
+        reader.get(json, "", "skipped_steps", m.skippedSteps);
     reader.get(json, "", "consumed_samples", m.consumedSamples);
     if (const Json *scaler = reader.member(json, "", "scaler")) {
         reader.get(*scaler, "scaler", "scale", m.scaler.scale);
@@ -275,6 +277,8 @@ Status checkManifest(const Manifest &manifest)
     }
     if (manifest.step < 0 || manifest.consumedSamples < 0)
         return bad("a negative step or number of samples", "step", std::to_string(manifest.step));
+    if (manifest.skippedSteps < 0 || manifest.skippedSteps > manifest.step)
+        return bad("more steps skipped than done", "skipped_steps", std::to_string(manifest.skippedSteps));
     if (!std::isfinite(manifest.scaler.scale))
         return bad("the loss scale is not finite", "scaler.scale");
     return {};
@@ -289,6 +293,7 @@ OrderedJson writeManifest(const Manifest &m)
     json["build"] = m.build;
     json["wall_ns"] = m.wallNs;
     json["step"] = m.step;
+    json["skipped_steps"] = m.skippedSteps;
     json["consumed_samples"] = m.consumedSamples;
     json["scaler"] = {
         {"scale", m.scaler.scale}, {"good_steps", m.scaler.goodSteps}, {"hysteresis", m.scaler.hysteresis}};

@@ -56,13 +56,15 @@ struct ScalerState {
 };
 
 /// MANIFEST.json, `rankyard/checkpoint/1`: all that is needed to continue a run besides the bytes in `files`. Random
-/// numbers are counter-based and learning rates a function of the step, so `step` and `consumedSamples` are their state.
+/// numbers are counter-based and learning rates a function of the
+/// updates, so `step`, `skippedSteps` and `consumedSamples` are their state.
 struct Manifest {
     std::string run;
     std::int64_t epoch = 0;           ///< attempt of the run
     std::string build;                ///< build id of the engine
     std::int64_t wallNs = 0;          ///< CLOCK_REALTIME when it was written
-    std::int64_t step = 0;            ///< optimizer steps done
+    std::int64_t step = 0;            ///< training steps done
+    std::int64_t skippedSteps = 0;    ///< of them: those that overflowed and updated nothing
     std::int64_t consumedSamples = 0; ///< the data cursor: index of the next sample
     ScalerState scaler;
     std::optional<std::uint64_t> dataSeed;

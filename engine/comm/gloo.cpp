@@ -6,6 +6,8 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <array>
+#include <cstdlib>
+#include <mutex>
 #include <optional>
 
 namespace rankyard::comm {
@@ -247,10 +249,20 @@ private:
     std::vector<Operation> m_operations;
 };
 
+/// c10d's flight recorder keeps a map of all groups of the process that LibTorch 2.11 changes outside its lock, so that
+/// two threads with a group each crash now and then (FlightRecorderDetail.hpp, recordWithResetEnabled); it also
+/// allocates at every operation. It reads the variable once, when the first group of the process is made.
+void silenceFlightRecorder()
+{
+    static std::once_flag once;
+    std::call_once(once, [] { ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1); });
+}
+
 } // namespace
 
 Result<std::unique_ptr<Communicator>> makeGlooCommunicator(const GlooGroup &group)
 {
+    silenceFlightRecorder();
     auto communicator = std::make_unique<GlooCommunicator>(group);
     try {
         communicator->connect();

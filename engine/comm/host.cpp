@@ -271,6 +271,7 @@ Status HostCommunicator::wait(Ticket ticket)
             m_watch.moved();
             continue;
         }
+        m_watch.heartbeat(); // who waits is alive; that all wait for each other is for the run's watch to see
         const Status status = m_watch.sleep(m_awaited);
         if (status.ok())
             continue;

@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <map>
 #include <optional>
 
@@ -71,6 +73,16 @@ std::vector<Piece> piecesOf(const RankStorage &storage)
     return pieces;
 }
 
+/// Runs `work`, which may wait for a disk for long, beside calls of `alive` on this thread.
+template<typename Work>
+auto whileAlive(const std::function<void()> &alive, Work work)
+{
+    auto result = std::async(std::launch::async, std::move(work));
+    while (result.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready)
+        alive();
+    return result.get();
+}
+
 std::vector<std::int64_t> shapeOf(const plan::Tensor &tensor)
 {
     return tensor.global.empty() ? std::vector<std::int64_t>{tensor.numel} : tensor.global;
@@ -122,8 +134,7 @@ Status writePart(const RankStorage &storage, const fs::path &folder, const std::
             alive();
         }
     }
-    RY_ASSIGN(const checkpoint::FileEntry file, writer.finish());
-    alive();
+    RY_ASSIGN(const checkpoint::FileEntry file, whileAlive(alive, [&writer] { return writer.finish(); }));
     return writeFileAtomically(partPath(folder, storage.rank), dumpJson(describePart(pieces, file)));
 }
 
@@ -164,6 +175,7 @@ Result<fs::path> commit(const RankStorage &storage, const fs::path &folder, cons
     manifest.build = info.build;
     manifest.wallNs = wallNs();
     manifest.step = info.step;
+    manifest.skippedSteps = info.skippedSteps;
     manifest.consumedSamples = info.step * job.batch.global;
     manifest.scaler = {info.scaler.scale, info.scaler.goodSteps, info.scaler.hysteresis};
     manifest.dataSeed = job.data.seed;
@@ -252,7 +264,7 @@ Result<fs::path> saveCheckpoint(const RankStorage &storage, comm::Communicator &
     }
     fs::path final;
     if (first) {
-        auto committed = commit(storage, temporary, info);
+        auto committed = whileAlive(alive, [&] { return commit(storage, temporary, info); });
         if (committed.ok())
             final = *committed;
         else

@@ -28,6 +28,7 @@ struct SaveInfo {
     std::uint32_t epoch = 0;
     std::string build;
     std::int64_t step = 0;
+    std::int64_t skippedSteps = 0; ///< of them: overflowed, no update
     LossScaler::State scaler;
     std::string dataFingerprint;
     std::int64_t keep = 2; ///< newest ones that stay

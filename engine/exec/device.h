@@ -17,10 +17,11 @@ namespace rankyard::exec {
 
 /// The scalars of a step that kernels read and StepScalars writes. One per rank.
 struct StepState {
-    std::int64_t step = 0;  ///< optimizer step about to be made, from 1
-    std::int64_t batch = 0; ///< global batch that the program runs over, from 0; set by Executor::run
-    double lossScale = 1;   ///< the scale that this step's backward uses
-    double lossWeight = 1;  ///< 1 ÷ N, N = labels of the whole global batch
+    std::int64_t step = 0;    ///< training step, from 1
+    std::int64_t skipped = 0; ///< of the steps before: those that overflowed and updated nothing
+    std::int64_t batch = 0;   ///< global batch that the program runs over, from 0; set by Executor::run
+    double lossScale = 1;     ///< the scale that this step's backward uses
+    double lossWeight = 1;    ///< 1 ÷ N, N = labels of the whole global batch
     double lr = 0;
     // Written by StepScalars from the reduced stats:
     double loss = 0;       ///< mean over N
@@ -28,6 +29,8 @@ struct StepState {
     double gradFactor = 1; ///< what the optimizer multiplies gradients with: clip ÷ scale
     bool overflow = false; ///< the update is skipped everywhere
     double vote = 0; ///< this rank's word for the step boundary (exec::Vote), and after the reduction the sum
+    /// The optimizer update about to be made, from 1: what Adam's bias correction and the learning rate follow.
+    std::int64_t update() const { return step - skipped; }
     /// Called by long kernels between slices, so that communication advances without a spare core. May be
     /// empty.
     std::function<void()> poll;

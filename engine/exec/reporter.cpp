@@ -2,20 +2,9 @@
 #include "engine/exec/reporter.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace rankyard::exec {
-
-namespace {
-
-std::uint32_t offsetNs(std::int64_t time, std::int64_t origin)
-{
-    return static_cast<std::uint32_t>(
-        std::clamp<std::int64_t>(time - origin, 0, std::numeric_limits<std::uint32_t>::max()));
-}
-
-} // namespace
 
 Reporter::Reporter(std::vector<std::string> groupNames, std::size_t mostOps)
     : m_groupNames(std::move(groupNames)),
@@ -69,9 +58,8 @@ void Reporter::putSpans(const Execution &execution)
             break;
         const plan::OpId id = execution.order[next][at[next]++];
         spans->op.push_back(id);
-        spans->beginNs.push_back(
-            offsetNs(execution.opBegin[static_cast<std::size_t>(id)], execution.beginNs));
-        spans->endNs.push_back(offsetNs(execution.opEnd[static_cast<std::size_t>(id)], execution.beginNs));
+        spans->beginNs.push_back(execution.opBegin[static_cast<std::size_t>(id)] - execution.beginNs);
+        spans->endNs.push_back(execution.opEnd[static_cast<std::size_t>(id)] - execution.beginNs);
     }
     if (!m_ring.push(spans))
         m_spare = spans;

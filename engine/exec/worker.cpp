@@ -256,6 +256,7 @@ Status Worker::fillParameters()
         m_reporter->log(Level::Warning, manifest.step,
                         "the corpus is not the one that the checkpoint was trained on");
     m_scaler.restore({manifest.scaler.scale, manifest.scaler.goodSteps, manifest.scaler.hysteresis});
+    m_skipped = manifest.skippedSteps;
     m_firstStep = manifest.step + 1;
     m_lastSaved = manifest.step;
     return {};
@@ -329,12 +330,14 @@ Status Worker::trainStep(std::int64_t step)
     StepState &state = m_executor->state();
     const double scale = m_scaler.scale();
     state.step = step;
-    state.lr = spec::learningRate(job, step);
+    state.skipped = m_skipped;
+    state.lr = spec::learningRate(job, state.update());
     state.lossScale = scale;
     state.lossWeight = 1.0 / (static_cast<double>(job.batch.global) * static_cast<double>(job.model.seq));
     state.vote = m_control.vote().encode();
     RY_TRY(m_executor->run(plan::ProgramKind::Train, step - 1));
     const Status scaled = m_scaler.update(state.overflow);
+    m_skipped += state.overflow ? 1 : 0;
     recordStep(step, scale);
     if (!scaled.ok()) {
         RY_TRY(save(step, true));
@@ -410,6 +413,9 @@ void Worker::recordStep(std::int64_t step, double scale)
     for (std::size_t g = 0; g < sample.groupCount; ++g) {
         const GroupTotals &totals = execution.groups[g];
         sample.groups[g] = {totals.figures, milliseconds(totals.activeNs), milliseconds(totals.exposedNs)};
+        // Waiting for another stage's activations or gradients is the pipeline's bubble.
+        if (execution.program->groups[g].name == "pp")
+            record.bubbleMs = milliseconds(totals.exposedNs);
     }
     m_reporter->put(sample);
     if (wantSpans(step, sample))
@@ -466,6 +472,7 @@ Status Worker::save(std::int64_t step, bool needed)
     info.epoch = m_bootstrap.epoch;
     info.build = buildId();
     info.step = step;
+    info.skippedSteps = m_skipped;
     info.scaler = m_scaler.state();
     info.dataFingerprint = m_fingerprint;
     info.keep = m_plan->job.run.keep;

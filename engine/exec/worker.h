@@ -91,6 +91,7 @@ private:
 
     std::int64_t m_firstStep = 1;
     std::int64_t m_lastSaved = -1;
+    std::int64_t m_skipped = 0; ///< steps that overflowed
     std::array<std::int64_t, plan::memoryKindCount> m_memory{};
     double m_typicalMs = 0;
     std::int64_t m_lastAnomaly = -100;

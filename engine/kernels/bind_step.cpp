@@ -169,7 +169,7 @@ BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, co
                    accBytes = static_cast<std::int64_t>(b.accBytes())](exec::StepState &state) {
         if (state.overflow)
             return;
-        const double step = static_cast<double>(state.step);
+        const double step = static_cast<double>(state.update());
         Adam adam;
         adam.gradFactor = state.gradFactor;
         adam.beta1 = rule.beta1;

@@ -81,8 +81,8 @@ struct SpanRecord {
     plan::ProgramKind program = plan::ProgramKind::Train;
     std::int64_t originNs = 0; ///< monotonic; begins and ends are relative to it
     std::vector<std::int32_t> op;
-    std::vector<std::uint32_t> beginNs;
-    std::vector<std::uint32_t> endNs;
+    std::vector<std::int64_t> beginNs;
+    std::vector<std::int64_t> endNs;
 };
 
 /// Once per rank and epoch: what stays. detail = {host, boot_id, pid, device, threads, program digest, arenas …}.

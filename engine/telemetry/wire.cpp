@@ -192,11 +192,11 @@ void putSpans(std::string &out, const SpanRecord &spans)
         op = spans.op[i];
     }
     for (std::size_t i = 0; i < count; ++i) {
-        putVarint(out, zigzag(std::int64_t{spans.beginNs[i]} - begin));
+        putVarint(out, zigzag(spans.beginNs[i] - begin));
         begin = spans.beginNs[i];
     }
     for (std::size_t i = 0; i < count; ++i)
-        putVarint(out, zigzag(std::int64_t{spans.endNs[i]} - std::int64_t{spans.beginNs[i]}));
+        putVarint(out, zigzag(spans.endNs[i] - spans.beginNs[i]));
 }
 
 template<typename T>
@@ -244,12 +244,11 @@ SpanRecord getSpans(ByteReader &in)
     }
     last = 0;
     for (std::size_t i = 0; i < size && in.ok(); ++i) {
-        last = narrowed<std::uint32_t>(in, added(in, last, unzigzag(in.getVarint())));
-        spans.beginNs.push_back(static_cast<std::uint32_t>(last));
+        last = added(in, last, unzigzag(in.getVarint()));
+        spans.beginNs.push_back(last);
     }
     for (std::size_t i = 0; i < size && in.ok(); ++i)
-        spans.endNs.push_back(
-            narrowed<std::uint32_t>(in, added(in, spans.beginNs[i], unzigzag(in.getVarint()))));
+        spans.endNs.push_back(added(in, spans.beginNs[i], unzigzag(in.getVarint())));
     return spans;
 }
 

@@ -152,12 +152,19 @@ void Run::checkBeats(std::int64_t now)
     const double steps = std::isfinite(m_stepMs) ? 5 * m_stepMs : 0;
     const auto limit =
         static_cast<std::int64_t>(std::max(static_cast<double>(m_limits.hang.count()), steps) * 1e6);
+    // A rank that stands still may wait for one that is long in a checkpoint, or slow: one that goes on in its step, or an
+    // earlier one. While there is such a rank, only silence is a hang.
+    const auto waits = [&](const Rank &rank) {
+        return std::any_of(m_ranks.begin(), m_ranks.end(), [&](const Rank &other) {
+            return !other.ended && now - other.progressNs <= limit && other.step <= rank.step;
+        });
+    };
     for (const Rank &rank : m_ranks) {
         if (!rank.beats || rank.ended || rank.paused)
             continue;
         // Ranks that wait for a hung one stand still as well: it is the one without heartbeats, else the one that is furthest behind.
         const bool silent = now - rank.beatNs > limit;
-        if (!silent && now - rank.progressNs <= limit)
+        if (!silent && (now - rank.progressNs <= limit || waits(rank)))
             continue;
         const bool worse = !hung || rank.beatNs + second < hung->beatNs
             || (std::abs(rank.beatNs - hung->beatNs) <= second && rank.progressNs < hung->progressNs);

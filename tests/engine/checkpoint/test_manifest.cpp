@@ -18,6 +18,7 @@ Manifest example()
     m.build = "0.1.0-abc";
     m.wallNs = 1735689600000000000;
     m.step = 12;
+    m.skippedSteps = 2;
     m.consumedSamples = 192;
     m.scaler = {65536, 12, 2};
     m.dataSeed = ~0ULL;
@@ -62,6 +63,7 @@ TEST(Manifest, RoundTrips)
     EXPECT_EQ(back->dataSeed, ~0ULL);
     EXPECT_EQ(back->layout, m.layout);
     EXPECT_EQ(back->scaler, m.scaler);
+    EXPECT_EQ(back->skippedSteps, 2);
     EXPECT_EQ(back->files, m.files);
     EXPECT_EQ(back->job, m.job);
     EXPECT_EQ(back->find("wte.weight", Role::ExpAvgSq)->shards.size(), 1u);
@@ -84,6 +86,7 @@ TEST(Manifest, TheRulesOfShardsAndFiles)
         EXPECT_NE(status.error().text().find(part), std::string::npos) << status.error().text();
         EXPECT_FALSE(readManifest(text(m), "m")) << part;
     };
+    refuse("more steps skipped", [](Manifest &m) { m.skippedSteps = m.step + 1; });
     refuse("in no shard", [](Manifest &m) { m.tensors[0].shards[1].end = 6; });
     refuse("in two shards", [](Manifest &m) { m.tensors[0].shards[1].end = 8; });
     refuse("in no shard", [](Manifest &m) { m.tensors[0].shards[0].end = 11; });

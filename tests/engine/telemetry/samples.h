@@ -38,12 +38,12 @@ inline SpanRecord spans(std::int64_t number, std::size_t count, std::mt19937_64 
     spans.step = number;
     spans.digest = "0123456789abcdef";
     spans.originNs = 123456789;
-    std::uint32_t at = 0;
+    std::int64_t at = random() % 2 ? 0 : 20'000'000'000; // steps of many seconds are usual on large models
     for (std::size_t i = 0; i < count; ++i) {
-        at += static_cast<std::uint32_t>(random() % 50'000);
+        at += static_cast<std::int64_t>(random() % 50'000);
         spans.op.push_back(static_cast<std::int32_t>(random() % 3 ? i : random() % count));
         spans.beginNs.push_back(at);
-        spans.endNs.push_back(at + static_cast<std::uint32_t>(random() % 100'000));
+        spans.endNs.push_back(at + static_cast<std::int64_t>(random() % 100'000));
     }
     return spans;
 }

@@ -3,6 +3,7 @@
 // as words "key=value" or "what=STEP:RANK":
 //   step_ms=N            time of a step (default 5)
 //   kill, segv, abort, exit7, early, error, peer_error, hang, freeze, garbage, close = STEP:RANK
+//   saves, waits = STEP:RANK   2.5 s in a step, with progress or, as a rank that waits for the other one, without
 //   watch=1              reports a dead peer as its own communicator would
 //   spew=N               prints N lines at the start     orphan=1  leaves a process in a session of its own
 //   env=1                prints its environment          never_ready=1, ignore_stop=1, slow_end_ms=N
@@ -283,6 +284,12 @@ private:
         if (is("hang", step)) {
             for (;;)
                 ::pause();
+        }
+        for (const char *what : {"saves", "waits"}) {
+            for (int i = 0; is(what, step) && i < 50; ++i) {
+                m_progress += *what == 's' ? 1 : 0;
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            }
         }
         if (is("garbage", step)) {
             const std::lock_guard lock(m_mutex);

@@ -104,6 +104,15 @@ TEST_F(Failures, AHungRankIsFoundByItsHeartbeat)
     }
 }
 
+TEST_F(Failures, ARankThatWaitsForASlowOneIsNotHung)
+{
+    set("RANKYARD_HANG_MS", "1000");
+    openMain();
+    const std::string run = start(request("plain step_ms=20 saves=3:0 waits=3:1", 5));
+    const auto status = m_collector.waitForEnd(run);
+    EXPECT_EQ(status.state, RunState::Finished) << (status.error ? status.error->text() : "");
+}
+
 TEST_F(Failures, AFailureWhileStoppingIsTold)
 {
     openMain();
