@@ -83,6 +83,14 @@ Result<Exit> show(const std::string &id, Output &output)
                           {"kind", event.kind},
                           {"detail", event.detail}});
     json["events"] = std::move(events);
+    // What each rank of the newest start said of itself: device, threads, arenas, workspace.
+    OrderedJson ranks = OrderedJson::array();
+    RY_ASSIGN(const auto hellos, store->hellos(run.id));
+    for (const store::HelloRow &hello : hellos) {
+        if (hello.epoch == run.epoch && hello.rank >= 0)
+            ranks.push_back({{"rank", hello.rank}, {"detail", hello.detail}});
+    }
+    json["ranks"] = std::move(ranks);
     if (output.json)
         output.document(json);
     else

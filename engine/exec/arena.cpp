@@ -18,6 +18,14 @@
 
 namespace rankyard::exec {
 
+std::int64_t residentBytes()
+{
+    std::ifstream in("/proc/self/statm");
+    std::int64_t pages = 0;
+    in >> pages >> pages; // all, then resident
+    return pages * ::sysconf(_SC_PAGESIZE);
+}
+
 namespace {
 
 constexpr std::int64_t hugePage = 2 << 20;

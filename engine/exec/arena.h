@@ -14,6 +14,9 @@
 
 namespace rankyard::exec {
 
+/// Bytes of this process that are in memory, shared ones included (/proc/self/statm); 0 when it cannot be read.
+std::int64_t residentBytes();
+
 /// Anonymous shared memory of `bytes` zero bytes, close-on-exec, without a name in any folder.
 Result<Fd> makeMemfd(const std::string &name, std::int64_t bytes);
 

@@ -189,6 +189,7 @@ Status Worker::makeCommunicators()
             return Error::make(Code::Internal, "the agent did not say who the other ranks are")
                 .withFound(std::to_string(pids.size()));
     }
+    m_residentBefore = residentBytes();
     RY_ASSIGN(Arenas arenas, Arenas::make(*m_plan, m_bootstrap.rank, m_bootstrap.arenas));
     m_arenas = std::make_unique<Arenas>(std::move(arenas));
     m_memory = m_arenas->bytes();
@@ -290,6 +291,7 @@ void Worker::sayHello()
                                                                {"programs", programs},
                                                                {"arenas", arenas},
                                                                {"workspace", workspace},
+                                                               {"resident_before_arenas", m_residentBefore},
                                                                {"groups", groups},
                                                                {"first_step", m_firstStep}}}));
 }

@@ -93,6 +93,7 @@ private:
     std::int64_t m_lastSaved = -1;
     std::int64_t m_skipped = 0; ///< steps that overflowed
     std::array<std::int64_t, plan::memoryKindCount> m_memory{};
+    std::int64_t m_residentBefore = 0; ///< bytes of the process before its arenas
     double m_typicalMs = 0;
     std::int64_t m_lastAnomaly = -100;
 };

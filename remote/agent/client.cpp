@@ -170,6 +170,7 @@ Status Client::subscribe(const std::string &run, const Json &params)
                                          position[2].get<std::uint64_t>() + 1);
     }
     m_subscriptions.insert_or_assign(run, std::move(subscription));
+    status(report); // in the stream, so that the client's last word on the run is never older than its first
     records(run);
     return {};
 }

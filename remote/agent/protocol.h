@@ -8,7 +8,7 @@
 ///     start {run, job, job_dir, run_dir, resume} → report    subscribe {run, from: [[epoch, rank, sequence]…]} → {}
 ///     stop, kill, pause, resume, checkpoint, unsubscribe {run} → {}    list {} → {runs: [report…]}
 ///     describe {run} → {report, job}    remove {run} → {}
-///   Notice {kind: "status", report} to every client; {kind: "caught-up", run} to subscribers, when the run has ended and
+///   Notice {kind: "status", report} to every client, and to a subscriber first of all; {kind: "caught-up", run} to subscribers, when the run has ended and
 ///     everything it recorded was sent.
 ///   RunRecord to subscribers. Ping → Pong.
 ///

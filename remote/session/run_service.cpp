@@ -128,6 +128,10 @@ Status Service::known(const RunStatus &status, const std::string &job)
     info.steps = status.steps;
     info.world = status.world;
     const std::lock_guard lock(m_storeMutex);
+    // An agent has it, so it is no draft any more: whoever opens the store next follows it.
+    const auto stored = m_store->run(status.id);
+    if (!stored || stored->state == telemetry::RunState::Draft)
+        info.state = telemetry::RunState::Deploying;
     return m_store->putRun(info);
 }
 
@@ -150,8 +154,8 @@ Result<std::string> Service::start(const StartRequest &request)
 {
     RY_ASSIGN(const RunStatus status, m_session->start(request));
     RY_TRY(known(status, dumpJson(spec::writeJob(request.job))));
-    takeStatus(status);
-    RY_TRY(subscribe(status.id));
+    RY_TRY(subscribe(
+        status.id)); // brings the status: the reply's may be older than what notices have told meanwhile
     if (m_callbacks.changed)
         m_callbacks.changed(status.id);
     return status.id;
@@ -168,7 +172,6 @@ Status Service::follow(const std::string &run)
     }
     RY_ASSIGN(const auto described, m_session->describe(run));
     RY_TRY(known(described.first, dumpJson(described.second)));
-    takeStatus(described.first);
     return subscribe(run);
 }
 

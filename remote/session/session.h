@@ -71,7 +71,7 @@ public:
 
     virtual AgentInfo agent() const = 0;
     virtual Result<RunStatus> start(const StartRequest &request) = 0;
-    /// Sends records after `from` (all streams; empty: from the begin), then what comes.
+    /// Gives the run's status as it is, then records after `from` (all streams; empty: from the begin), then what comes.
     virtual Status subscribe(const std::string &run, const std::vector<store::StreamPosition> &from) = 0;
     virtual Status stop(
         const std::string &run) = 0; ///< at the next step boundary, with a checkpoint; exit state stopped

@@ -4,16 +4,20 @@
 
   compare_peers.py [--python PY --peers DIR] [--size S] [--repeats 3] [--dtypes fp32,bf16] [--modes ddp,zero1]
 
-Without --python and --peers only Rankyard is measured, on the tokens and weights in --work (made earlier). PY is a Python with torch
+Without --python and --peers only Rankyard is measured: on the weights and tokens in --work when they were made earlier, else on
+seeded ones of its own (the same work, other losses). PY is a Python with torch
 and safetensors, DIR holds the peers' scripts. Model, data, optimizer, clip, threads in total and tokens per step are the same, and a run counts
 only when its first and last loss agree with the peers' (fp32: 4 digits). Peers get tcmalloc when it is installed.
 """
 import argparse
+import array
 import glob
 import json
 import os
 import pathlib
+import random
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,8 +25,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 p.add_argument("--ctl", default=str(HERE.parents[1] / "build/release/bin/rankyardctl"))
-p.add_argument("--python")
-p.add_argument("--peers")
+p.add_argument("--python", default=os.environ.get("RANKYARD_PEER_PYTHON"))
+p.add_argument("--peers", default=os.environ.get("RANKYARD_PEERS"))
 p.add_argument("--size", default="S")
 p.add_argument("--repeats", type=int, default=3)
 p.add_argument("--dtypes", default="fp32,bf16")
@@ -35,11 +39,34 @@ work = pathlib.Path(a.work or tempfile.mkdtemp(prefix="rankyard-bench-"))
 WARMUP = 3
 
 
+# layers, hidden, heads, seq, vocabulary, micro-batch: the peers' common.py
+SIZES = {"T": (2, 128, 4, 64, 512, 4), "S": (6, 384, 6, 256, 8192, 8), "M": (12, 768, 12, 512, 50304, 2)}
+
+
+def plain_job(folder, dtype):
+    """The peers' task on weights and tokens of our own, without a Python that has torch."""
+    layers, hidden, heads, seq, vocab, micro = SIZES[a.size]
+    folder.mkdir(parents=True)
+    draw = random.Random(1234)
+    tokens = array.array("H", (draw.randrange(vocab) for _ in range(1 << 18)))
+    (folder / "tokens.bin").write_bytes(tokens.tobytes())
+    (folder / "tokens.idx").write_bytes(b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, 1, 2) + struct.pack("<i", len(tokens))
+                                        + struct.pack("<q", 0) + struct.pack("<qq", 0, 1))
+    (folder / "job.json").write_text(json.dumps({
+        "schema": "rankyard/job/1", "name": f"bench-{a.size}-{dtype}",
+        "model": {"family": "gpt2", "layers": layers, "hidden": hidden, "heads": heads, "seq": seq, "vocab": vocab},
+        "data": {"train": "tokens", "valid_fraction": 0, "seed": None},
+        "batch": {"global": 2 * micro, "micro": micro}, "layout": {"dp": 2}, "zero": {"stage": 1}, "precision": {"compute": dtype},
+        "optimizer": {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1, "no_decay": []},
+        "lr_schedule": {"kind": "constant", "warmup": 0},
+        "run": {"steps": WARMUP + a.steps, "eval_every": 0, "checkpoint_every": 0}}))
+
+
 def ours(dtype):
     folder = work / f"{a.size}-{dtype}"
-    if not (folder / "job.json").exists():
-        if not (a.python and a.peers):
-            sys.exit(f"{folder} holds no job: give --python and --peers once, or --work with a folder made before")
+    if not (folder / "job.json").exists() and not (a.python and a.peers):
+        plain_job(folder, dtype)
+    elif not (folder / "job.json").exists():
         subprocess.run([a.python, HERE / "export_peer_model.py", "--peers", a.peers, "--out", folder, "--size", a.size,
                         "--dtype", dtype, "--steps", str(WARMUP + a.steps)], check=True, stdout=sys.stderr)
     r = subprocess.run([a.ctl, "train", folder / "job.json", "--json"], capture_output=True, text=True)

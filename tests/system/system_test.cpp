@@ -140,16 +140,21 @@ std::vector<int> SystemTest::waitForWorkers(std::size_t count) const
     return {};
 }
 
-std::int64_t SystemTest::lastStep()
+std::int64_t SystemTest::lastStep(const std::string &run)
 {
     const Json json = ctlDone({"runs", "list", "--json"})->json();
-    return json.is_object() && !json["runs"].empty() ? json["runs"][0].value("step", std::int64_t{0}) : 0;
+    const Json runs = json.is_object() ? json["runs"] : Json::array();
+    for (const Json &one : runs) {
+        if (run.empty() || one["run"] == run)
+            return one.value("step", std::int64_t{0});
+    }
+    return 0;
 }
 
-bool SystemTest::waitForStep(std::int64_t step)
+bool SystemTest::waitForStep(std::int64_t step, const std::string &run)
 {
     for (int i = 0; i < 1200; ++i) {
-        if (lastStep() >= step)
+        if (lastStep(run) >= step)
             return true;
         ::poll(nullptr, 0, 20);
     }

@@ -34,9 +34,9 @@ protected:
     /// Processes of runs of this test (not of the agent), by the run's mark in their environment; dead ones not counted.
     std::vector<int> workers() const;
     std::vector<int> waitForWorkers(std::size_t count) const;
-    /// The last step that the store has, by `runs list`.
-    std::int64_t lastStep();
-    bool waitForStep(std::int64_t step);
+    /// The last step that the store has of a run (by default the newest), by `runs list`; 0 when it does not know it.
+    std::int64_t lastStep(const std::string &run = {});
+    bool waitForStep(std::int64_t step, const std::string &run = {});
     static std::set<std::string> sharedMemoryFiles();
     static bool isGone(int pid);
     static bool isLong();

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <csignal>
+#include <fstream>
 #include <iostream>
+#include <map>
 
 using namespace rankyard;
 
@@ -69,6 +71,59 @@ TEST_F(Train, ManyRunsTwoAtATimeAllEndClean)
     EXPECT_EQ(ctlDone({"runs", "list", "--json"})->json()["runs"].size(), static_cast<std::size_t>(count));
 }
 
+TEST_F(Train, AWorkersMemoryIsItsArenas)
+{
+    // Proportional: what ranks share counts once on the node.
+    const auto resident = [](int pid) {
+        std::ifstream in("/proc/" + std::to_string(pid) + "/smaps_rollup");
+        for (std::string word; in >> word;) {
+            double kib = 0;
+            if (word == "Pss:" && in >> kib)
+                return kib * 1024;
+        }
+        return 0.0;
+    };
+    const auto train = ctlDone({"train",
+                                job({{"/model/layers", 4},
+                                     {"/model/hidden", 256},
+                                     {"/model/vocab", 4099},
+                                     {"/batch/global", 6},
+                                     {"/layout/dp", 3},
+                                     {"/run/steps", 100000}}),
+                                "--detach", "--json"});
+    ASSERT_EQ(train->wait(), 0) << train->errors();
+    const std::string run = train->json()["run"];
+    ASSERT_TRUE(waitForStep(3));
+    const Json shown = ctlDone({"runs", "show", run, "--json"})->json();
+    const Json plan = ctlDone({"plan", (m_dir / "job.json").string(), "--json"})->json();
+    ASSERT_EQ(shown["ranks"].size(), 3u) << dumpJson(shown, 1);
+    double early = 0;
+    for (const Json &rank : shown["ranks"])
+        early += resident(rank["detail"]["pid"]);
+    ASSERT_TRUE(waitForStep(20));
+    double now = 0, arenas = 0, rest = 0;
+    for (std::size_t r = 0; r < 3; ++r) {
+        const Json &detail = shown["ranks"][r]["detail"];
+        std::map<std::string, std::int64_t> kinds;
+        for (const Json &arena : detail["arenas"]) {
+            kinds[arena["kind"]] += arena["bytes"].get<std::int64_t>();
+            arenas += arena["bytes"].get<double>();
+        }
+        for (const auto &[kind, bytes] : kinds)
+            EXPECT_EQ(plan["ranks"][r]["memory"][kind], bytes) << kind;
+        for (const Json &bytes : detail["workspace"])
+            rest += bytes.get<double>();
+        rest += detail["resident_before_arenas"].get<double>();
+        now += resident(detail["pid"]);
+    }
+    std::cout << "[ memory   ] 3 ranks: " << now / 1048576 << " MiB resident; " << arenas / 1048576
+              << " of arenas, at most " << rest / 1048576 << " of code and workspace\n";
+    EXPECT_GE(now, arenas);
+    EXPECT_LE(now, 1.05 * (rest + arenas));
+    EXPECT_NEAR(now, early, 0.01 * now);
+    EXPECT_EQ(ctlDone({"stop", run})->wait(), 0);
+}
+
 TEST_F(Train, AKilledClientLeavesTheRunAloneAndAttachCatchesUp)
 {
     auto train = ctl({"train", job({{"/run/steps", 150}}), "--json"});
@@ -130,7 +185,8 @@ TEST_F(Train, CtrlCStopsCleanlyAtAnyMoment)
         }
     }
     auto train = ctl({"train", job({{"/run/steps", 100000}}), "--json"});
-    ASSERT_TRUE(waitForStep(2));
+    ASSERT_TRUE(train->waitForError("\n")); // the run's id
+    ASSERT_TRUE(waitForStep(2, train->errors().substr(0, train->errors().find('\n'))));
     train->signal(SIGINT);
     ASSERT_TRUE(train->waitForError("stopping"));
     train->signal(SIGINT);

@@ -105,6 +105,43 @@ TEST_F(RunServices, WaitingCanBeGivenUp)
     EXPECT_EQ(openStore()->run(*run)->state, RunState::Stopped);
 }
 
+TEST_F(RunServices, AStopWhileTheRunStartsIsSeenToEndIt)
+{
+    auto one = service();
+    for (int i = 0; i < 30; ++i) {
+        auto request = this->request("plain", 100'000);
+        request.runId = store::makeRunId();
+        std::thread stopper([&] { // as soon as the agent knows the run
+            while (!one->session().stop(request.runId))
+                std::this_thread::yield();
+        });
+        const auto run = one->start(request);
+        stopper.join();
+        if (!run)
+            continue; // called off before it was a run
+        const auto begin = std::chrono::steady_clock::now();
+        const auto late = [&] { return std::chrono::steady_clock::now() - begin > std::chrono::seconds(30); };
+        const auto ended = one->waitUntilEnded(*run, late);
+        ASSERT_TRUE(ended) << "the end of the run was never seen";
+        EXPECT_EQ(ended->state, RunState::Stopped);
+    }
+}
+
+TEST_F(RunServices, AClientThatLeftBeforeTheFirstRecordIsCaughtUpLater)
+{
+    std::string run;
+    {
+        auto one = service();
+        run = *one->start(request("plain never_ready=1", 5)); // tells nothing of its steps
+    }
+    EXPECT_NE(openStore()->run(run)->state, RunState::Draft);
+    auto two = service();
+    ASSERT_TRUE(two->session().stop(run));
+    const auto ended = two->waitUntilEnded(run, {});
+    ASSERT_TRUE(ended) << "the second client does not follow it: " << ended.error().text();
+    EXPECT_EQ(openStore()->run(run)->state, RunState::Stopped);
+}
+
 TEST_F(RunServices, AKilledClientsStoreCatchesUpLater)
 {
     int pipe[2];
