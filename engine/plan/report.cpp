@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/plan.h"
 
+#include "engine/plan/simulate.h"
 #include "engine/plan/units.h"
 
 #include <algorithm>
@@ -106,6 +107,20 @@ std::map<std::string, Traffic> trafficOf(const Plan &plan, int rank)
     return traffic;
 }
 
+namespace {
+
+/// With operations as time: every stage as fast as the others, transfers for nothing.
+double bubbleOf(const Plan &plan)
+{
+    if (plan.job.layout.pp == 1)
+        return 0;
+    const auto timeline =
+        simulate(plan, ProgramKind::Train, [](const StepProgram &, const Op &op) { return op.flops; });
+    return timeline ? timeline->bubble() : 0;
+}
+
+} // namespace
+
 OrderedJson planReport(const Plan &plan)
 {
     OrderedJson ranks = OrderedJson::array();
@@ -132,11 +147,12 @@ OrderedJson planReport(const Plan &plan)
     const OrderedJson notes = {
         "no calibration of this device: step_ms, tflops_per_device and mfu are not predicted",
         "comm: wire bytes that one rank sends per step by the ring formula; payload: logical bytes. Over shared memory less moves",
+        "bubble: with operations as time, transfers and memory for nothing",
         "memory: arenas as allocated; the libraries' own workspace comes on top",
     };
     return {{"ranks", std::move(ranks)},
             {"step_ms", nullptr},
-            {"bubble", plan.job.layout.pp == 1 ? OrderedJson(0.0) : OrderedJson(nullptr)},
+            {"bubble", bubbleOf(plan)},
             {"tflops_per_device", nullptr},
             {"mfu", nullptr},
             {"comm", std::move(comm)},
