@@ -5,6 +5,8 @@
 #include "engine/exec/arena.h"
 #include "engine/exec/data_source.h"
 #include "engine/exec/device.h"
+#include "engine/exec/execution.h"
+#include "engine/exec/transfers.h"
 #include "engine/plan/plan.h"
 
 #include <array>
@@ -18,34 +20,11 @@
 
 namespace rankyard::exec {
 
-/// Communication of one group in one run of a program.
-struct GroupTotals {
-    comm::Figures figures;
-    std::int64_t activeNs = 0;  ///< from start to completion, summed over ops
-    std::int64_t exposedNs = 0; ///< time that compute stood still for it
-    std::int64_t operations = 0;
-};
-
-/// One run of a program: what was executed when. Preallocated; written in place.
-struct Execution {
-    std::int64_t step = 0; ///< of training: from 1
-    plan::ProgramKind kind = plan::ProgramKind::Train;
-    const plan::StepProgram *program = nullptr;
-    std::int64_t beginNs = 0;
-    std::int64_t endNs = 0;
-    std::vector<std::int64_t> opBegin; ///< by op id, monotonic
-    std::vector<std::int64_t> opEnd;
-    std::array<std::vector<plan::OpId>, plan::streamCount>
-        order;                       ///< op ids in the order of their execution, by stream
-    std::vector<GroupTotals> groups; ///< by group id
-};
-
 /// Executes the step programs of one rank, op by op (DESIGN 1.6). Owns the bound ops; uses arenas, device,
 /// communicators and data, which must outlive it. Every call from the rank's interpreter thread. After make()
 /// nothing here allocates, but errors.
 ///
-/// Compute ops run on this thread in program order. Transfers are started in program order when their waits are done, and
-/// advance in slices between compute ops and, through StepState::poll, within long ones. It knows kinds of ops, no strategies.
+/// Compute ops run on this thread in program order. Transfers are issued in program order (Transfers) and advance in slices between compute ops and, through StepState::poll, within long ones. It knows kinds of ops, no strategies.
 class Executor
 {
 public:
@@ -84,35 +63,21 @@ public:
 
 private:
     struct Bound;
-    struct Lane;
-    struct Transfer;
 
-    explicit Executor(const Setup &setup);
+    Executor(const Setup &setup, std::size_t mostOps);
     Status bind(const plan::StepProgram &program);
     Status runOp(Bound &bound, const plan::Op &op, std::int64_t batch);
-    Status awaitWaits(Bound &bound, const plan::Op &op);
-    Result<Lane *> laneFor(const plan::StepProgram &program, const plan::Op &op);
-    Status startTransfer(Bound &bound, const plan::Op &op);
-    Status start(Bound &bound, const plan::Op &op, Transfer &transfer);
-    void finishScatter(const Bound &bound, const plan::Op &op) const;
-    Result<bool> advanceFront(Lane &lane, std::int64_t budget);
-    Status awaitOp(Bound &bound, plan::OpId id);
-    Status drain(Bound &bound);
-    void advance(std::int64_t budget);
-    void complete(Lane &lane);
     Status loadBatch(Bound &bound, const plan::Op &op, std::int64_t batch);
     void scalars(Bound &bound);
 
     Setup m_setup;
     StepState m_state;
     std::vector<std::unique_ptr<Bound>> m_programs;
-    std::vector<std::unique_ptr<Lane>> m_lanes;   ///< one a communicator and lane
+    Transfers m_transfers;
     std::vector<std::int32_t> m_tokens, m_labels; ///< whole sequences, where context ranks share them
-    int m_outstanding = 0;
     std::optional<Error> m_error;
     Execution *m_current = nullptr;
-    std::vector<std::uint8_t> m_done; ///< by op id of the running program
-    std::vector<Execution> m_recent;  ///< ring
+    std::vector<Execution> m_recent; ///< ring
     std::size_t m_runs = 0;
 };
 

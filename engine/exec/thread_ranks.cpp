@@ -3,6 +3,7 @@
 
 #include "engine/exec/host_layout.h"
 
+#include <atomic>
 #include <thread>
 
 namespace rankyard::exec {
@@ -14,6 +15,7 @@ struct ThreadRanks::Rank {
     std::unique_ptr<Device> device;
     std::unique_ptr<Executor> executor;
     Status status;
+    int failure = 0; ///< how many ranks had failed with it
 };
 
 ThreadRanks::~ThreadRanks() = default;
@@ -52,15 +54,17 @@ Result<std::unique_ptr<ThreadRanks>> ThreadRanks::make(const plan::Plan &plan,
 
 Status ThreadRanks::each(const std::function<Status(ThreadRank &)> &body)
 {
+    std::atomic<int> failures{0};
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < m_ranks.size(); ++rank) {
-        threads.emplace_back([this, rank, &body] {
+        threads.emplace_back([this, rank, &body, &failures] {
             Rank &mine = *m_ranks[rank];
             if (!mine.status)
                 return;
             ThreadRank context{static_cast<int>(rank), mine.arenas.get(), mine.executor.get()};
             mine.status = body(context);
             if (!mine.status) {
+                mine.failure = ++failures;
                 mine.executor.reset();
                 mine.groups.clear();
             }
@@ -68,11 +72,12 @@ Status ThreadRanks::each(const std::function<Status(ThreadRank &)> &body)
     }
     for (std::thread &thread : threads)
         thread.join();
+    const Rank *first = nullptr;
     for (const auto &rank : m_ranks) {
-        if (!rank->status)
-            return rank->status;
+        if (!rank->status && (!first || rank->failure < first->failure))
+            first = rank.get();
     }
-    return {};
+    return first ? first->status : Status();
 }
 
 Arenas &ThreadRanks::arenas(int rank) { return *m_ranks[static_cast<std::size_t>(rank)]->arenas; }

@@ -33,7 +33,7 @@ public:
     ThreadRanks(const ThreadRanks &) = delete;
     ThreadRanks &operator=(const ThreadRanks &) = delete;
 
-    /// Calls `body` for all ranks at once, each in a thread of its own; the first rank's error that gave one. A rank that failed
+    /// Calls `body` for all ranks at once, each in a thread of its own; the error of the rank that failed first. A rank that failed
     /// leaves its groups, so that the others do not wait for it.
     Status each(const std::function<Status(ThreadRank &)> &body);
     Arenas &arenas(int rank);

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Every strategy on thread ranks against one rank, with the measures of DESIGN section 4: losses and each parameter's gradient.
+#include "engine/exec/parity.h"
+#include "tests/engine/exec/synthetic_data.h"
+
+#include <gtest/gtest.h>
+
+using namespace rankyard;
+using namespace rankyard::exec;
+using namespace rankyard::exec::test;
+
+namespace {
+
+ParityOptions options(std::int64_t steps = 20)
+{
+    ParityOptions options;
+    options.steps = steps;
+    options.makeDevice = [] { return makeCpuDevice(1); };
+    options.makeData = [](const spec::JobSpec &job) -> Result<std::unique_ptr<DataSource>> {
+        return std::unique_ptr<DataSource>(std::make_unique<SyntheticData>(job));
+    };
+    return options;
+}
+
+/// Odd where it may be: a vocabulary that no number of ranks divides, parameters of odd sizes.
+spec::JobSpec layoutJob(const std::string &family = "gpt2")
+{
+    spec::JobSpec job;
+    job.model.family = family;
+    job.model.layers = 3;
+    job.model.hidden = 24;
+    job.model.heads = 6;
+    job.model.seq = 12;
+    job.model.vocab = 37;
+    job.model.ffn = 60;
+    if (family == "llama") {
+        job.model.tied = false;
+        job.model.kvHeads = 3;
+    }
+    job.batch.global = 12;
+    job.batch.micro = 2;
+    job.zero.bucketBytes = 6000;
+    job.precision.compute = job.precision.grad = job.precision.master = job.precision.reduce = DType::F64;
+    job.optimizer.lr = 1e-2;
+    job.lrSchedule.warmup = 5;
+    job.lrSchedule.total = 20;
+    job.data.train = "none";
+    return job;
+}
+
+void expectParity(const spec::JobSpec &job, const std::string &what, std::int64_t steps = 20)
+{
+    SCOPED_TRACE(what);
+    const auto report = checkParity(job, options(steps));
+    ASSERT_TRUE(report.ok()) << report.error().text();
+    EXPECT_TRUE(report->ok()) << "loss " << report->worstLoss << " (limit " << report->lossLimit << "), "
+                              << report->worst.parameter << " of " << report->worst.unit << " "
+                              << report->worst.relativeError << " at step " << report->worst.step;
+    if (steps >= 20) {
+        EXPECT_LT(report->steps.back().loss, 0.95 * report->steps.front().loss);
+    }
+}
+
+} // namespace
+
+TEST(Layouts, OneRankOfLlamaAndDropout)
+{
+    spec::JobSpec job = layoutJob("llama");
+    expectParity(job, "llama");
+    job = layoutJob();
+    job.model.dropout = 0.1;
+    job.layout.dp = 2;
+    job.zero.stage = 1;
+    expectParity(job, "dropout on two replicas");
+}
+
+TEST(Layouts, TensorParallel)
+{
+    for (const char *family : {"gpt2", "llama"}) {
+        for (const int tp : {2, 3, 6}) {
+            for (const bool sequence : {false, true}) {
+                for (const int dp : {1, 2}) {
+                    if (tp * dp > 8)
+                        continue;
+                    spec::JobSpec job = layoutJob(family);
+                    if (job.model.kvHeads && tp == 2)
+                        job.model.kvHeads = 2;
+                    job.layout.tp = tp;
+                    job.layout.dp = dp;
+                    job.layout.sequenceParallel = sequence;
+                    job.zero.stage = dp > 1 ? 1 : 0;
+                    for (const double dropout : {0.0, 0.1}) {
+                        job.model.dropout = dropout;
+                        expectParity(job,
+                                     std::string(family) + " tp " + std::to_string(tp) + " dp "
+                                         + std::to_string(dp) + (sequence ? " sequence parallel" : "")
+                                         + (dropout > 0 ? " dropout" : ""),
+                                     dp == 1 ? 20 : 4);
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(Layouts, PipelineParallel)
+{
+    struct Case {
+        const char *schedule;
+        int pp, virtualStages;
+    };
+    for (const char *family : {"gpt2", "llama"}) {
+        for (const Case &c : {Case{"gpipe", 2, 1},
+                              {"gpipe", 3, 1},
+                              {"1f1b", 2, 1},
+                              {"1f1b", 3, 1},
+                              {"interleaved", 2, 2},
+                              {"interleaved", 3, 2},
+                              {"zb-h1", 2, 1},
+                              {"zb-h1", 3, 1},
+                              {"zbv", 2, 2},
+                              {"zbv", 3, 2}}) {
+            for (const int dp : {1, 2}) {
+                spec::JobSpec job = layoutJob(family);
+                job.model.layers = 2 * c.pp + 1;
+                job.layout.pp = c.pp;
+                job.layout.virtualStages = c.virtualStages;
+                job.layout.schedule = c.schedule;
+                job.layout.dp = dp;
+                job.zero.stage = dp > 1 ? 1 : 0;
+                job.batch.global = 24;
+                expectParity(job,
+                             std::string(family) + " " + c.schedule + " pp " + std::to_string(c.pp) + " dp "
+                                 + std::to_string(dp),
+                             6);
+            }
+        }
+    }
+}
+
+TEST(Layouts, TensorAndPipelineTogether)
+{
+    for (const char *family : {"gpt2", "llama"}) {
+        for (const char *schedule : {"1f1b", "zb-h1"}) {
+            spec::JobSpec job = layoutJob(family);
+            job.layout.tp = 2;
+            job.layout.pp = 2;
+            job.layout.dp = 2;
+            if (job.model.kvHeads)
+                job.model.kvHeads = 2;
+            job.layout.schedule = schedule;
+            job.layout.sequenceParallel = true;
+            job.zero.stage = 1;
+            job.model.dropout = 0.1;
+            expectParity(job, std::string(family) + " " + schedule);
+            job.layout.order = "pp-dp-cp-tp";
+            expectParity(job, std::string(family) + " " + schedule + " other order", 3);
+        }
+    }
+}
