@@ -61,6 +61,7 @@ private:
 void addTrain(Commands &commands);   ///< train, attach
 void addControl(Commands &commands); ///< stop, pause, resume, checkpoint
 void addPlan(Commands &commands);    ///< plan, schema
+void addCluster(Commands &commands); ///< cluster show
 void addData(Commands &commands);    ///< data prepare, data show
 void addRuns(Commands &commands);    ///< runs list, show, metrics, compare, rm
 void addCkpt(Commands &commands);    ///< ckpt list, show, verify

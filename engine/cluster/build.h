@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/cluster/cluster.h"
+
+namespace rankyard::cluster {
+
+/// Adds a device and gives its index. For the sources of clusters.
+int add(Node &node, DeviceKind kind, std::string name, int parent);
+
+} // namespace rankyard::cluster
