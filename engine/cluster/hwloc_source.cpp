@@ -183,6 +183,18 @@ void addRates(Node &node)
     }
 }
 
+/// "model name" of /proc/cpuinfo; empty when it is not told (ARM).
+std::string processorName()
+{
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);) {
+        const std::size_t colon = line.find(": ");
+        if (line.starts_with("model name") && colon != std::string::npos)
+            return line.substr(colon + 2);
+    }
+    return {};
+}
+
 } // namespace
 
 Result<Cluster> readHwlocXml(const std::string &text, const std::string &name)
@@ -208,7 +220,15 @@ Result<Cluster> thisMachine()
 {
     RY_ASSIGN(const Topology topology, makeTopology());
     RY_ASSIGN(Cluster cluster, clusterOf(topology, "local"));
-    addRates(cluster.types[0]);
+    Node &node = cluster.types[0];
+    addRates(node);
+    if (const std::string model = processorName(); !model.empty()) {
+        node.type = model;
+        for (Device &device : node.devices) {
+            if (device.kind == DeviceKind::Package && device.model.empty())
+                device.model = model;
+        }
+    }
     char host[256] = "localhost";
     ::gethostname(host, sizeof host - 1);
     cluster.groups[0].prefix = host;
