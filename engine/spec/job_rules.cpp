@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/spec/job_table.h"
+#include "engine/spec/rope.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +41,7 @@ std::int64_t nearestMultiple(std::int64_t unit, std::int64_t wish)
 
 Status checkModel(const Model &m)
 {
-    if (m.hidden % m.heads != 0) {
+    if (!m.headDim && m.hidden % m.heads != 0) {
         return jobError("model.heads", "does not divide model.hidden = " + str(m.hidden), str(m.heads),
                         "a divisor of hidden; nearest: model.heads " + str(nearestDivisor(m.hidden, m.heads))
                             + ", or model.hidden " + str(nearestMultiple(m.heads, m.hidden)));
@@ -49,13 +50,27 @@ Status checkModel(const Model &m)
         return jobError("model.kv_heads", "does not divide model.heads = " + str(m.heads), str(m.keyHeads()),
                         str(nearestDivisor(m.heads, m.keyHeads())));
     }
-    if (m.keyHeads() != m.heads)
-        return jobError("model.kv_heads", "not in this version: fewer heads of keys and values than heads",
-                        str(m.keyHeads()), str(m.heads));
-    if (m.headSize() != m.hidden / m.heads) {
-        return jobError("model.head_dim", "not in this version: another width than hidden / heads",
-                        str(m.headSize()), str(m.hidden / m.heads));
+    if (m.family == "llama") {
+        const auto rope = ropeOf(m);
+        return rope ? Status() : Status(rope.error());
     }
+    if (!m.rope.is_null())
+        return jobError("model.rope", "positions of gpt2 are learned", shown(m.rope), "null");
+    return {};
+}
+
+Status checkOrder(const Layout &layout)
+{
+    std::vector<std::string> axes;
+    for (std::size_t begin = 0; begin <= layout.order.size();) {
+        const std::size_t end = std::min(layout.order.find('-', begin), layout.order.size());
+        axes.push_back(layout.order.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    std::sort(axes.begin(), axes.end());
+    if (axes != std::vector<std::string>{"cp", "dp", "pp", "tp"})
+        return jobError("layout.order", "does not name each axis once", shown(Json(layout.order)),
+                        "tp-cp-dp-pp");
     return {};
 }
 
@@ -170,6 +185,7 @@ Status validateJob(const JobSpec &job)
     for (const Field &field : jobFields(copy))
         RY_TRY(checkRule(field)); // a job made in code, not read: the rules below divide by its values
     RY_TRY(checkModel(job.model));
+    RY_TRY(checkOrder(job.layout));
     RY_TRY(checkBatch(job));
     RY_TRY(checkPrecision(job.precision));
     RY_TRY(checkSchedule(job));

@@ -63,25 +63,24 @@ using Fields = std::vector<Field>;
 
 void addModel(Fields &f, Model &m)
 {
-    f.push_back({"model.family", &m.family, oneOf({"gpt2", "llama"}, "Architecture").only({"gpt2"})});
+    f.push_back({"model.family", &m.family, oneOf({"gpt2", "llama"}, "Architecture")});
     f.push_back({"model.layers", &m.layers, range(1, 10000, "Transformer layers")});
     f.push_back(
         {"model.hidden", &m.hidden, range(1, 1 << 18, "Width of the residual stream; a multiple of heads")});
     f.push_back({"model.heads", &m.heads, range(1, 1 << 16, "Attention heads")});
-    f.push_back({"model.kv_heads", &m.kvHeads,
-                 range(1, 1 << 16, "Heads of keys and values; null: heads. This version: equal to heads")});
-    f.push_back({"model.head_dim", &m.headDim,
-                 range(1, 1 << 16, "Width of a head; null: hidden / heads. This version: only that")});
+    f.push_back({"model.kv_heads", &m.kvHeads, range(1, 1 << 16, "Heads of keys and values; null: heads")});
+    f.push_back({"model.head_dim", &m.headDim, range(1, 1 << 16, "Width of a head; null: hidden / heads")});
     f.push_back({"model.ffn", &m.ffn, range(1, 1 << 22, "Inner width of the MLP; null: 4 · hidden")});
     f.push_back(
         {"model.seq", &m.seq, range(1, maxMicroBatchTokens, "Tokens of a sample, the context length")});
     f.push_back({"model.vocab", &m.vocab,
                  range(1, 1 << 24, "Vocabulary; at least the largest token of the corpus + 1")});
     f.push_back({"model.tied", &m.tied, any("The head shares the token embedding")});
-    f.push_back({"model.dropout", &m.dropout, below(0, 1, "Dropout probability").only({0.0})});
+    f.push_back({"model.dropout", &m.dropout, below(0, 1, "Dropout probability")});
     f.push_back({"model.norm_eps", &m.normEps, above(0, 1, "Added to the variance in norms")});
     f.push_back(
-        {"model.rope", &m.rope, any("Rotary position embedding; null: learned positions").onlyDefault()});
+        {"model.rope", &m.rope,
+         any("Llama's rotary positions as in Hugging Face's configurations; null: rope_theta 10000")});
 }
 
 void addInputs(Fields &f, JobSpec &j)
@@ -111,18 +110,17 @@ void addLayout(Fields &f, Layout &l)
 {
     constexpr double ranks = 65536;
     f.push_back({"layout.dp", &l.dp, range(1, ranks, "Data-parallel replicas")});
-    f.push_back({"layout.tp", &l.tp, range(1, ranks, "Tensor-parallel ranks").onlyDefault()});
-    f.push_back({"layout.pp", &l.pp, range(1, ranks, "Pipeline stages").onlyDefault()});
+    f.push_back({"layout.tp", &l.tp, range(1, ranks, "Tensor-parallel ranks")});
+    f.push_back({"layout.pp", &l.pp, range(1, ranks, "Pipeline stages")});
     f.push_back({"layout.cp", &l.cp, range(1, ranks, "Context-parallel ranks").onlyDefault()});
-    f.push_back({"layout.virtual", &l.virtualStages, range(1, 1024, "Virtual stages a rank").onlyDefault()});
-    f.push_back({"layout.stages", &l.stages,
-                 range(0, 10000, "Layers of each stage; null: balanced by cost").onlyDefault()});
+    f.push_back({"layout.virtual", &l.virtualStages, range(1, 1024, "Virtual stages a rank")});
     f.push_back(
-        {"layout.schedule", &l.schedule,
-         oneOf({"gpipe", "1f1b", "interleaved", "zb-h1", "zbv"}, "Pipeline schedule").only({"1f1b"})});
+        {"layout.stages", &l.stages, range(0, 10000, "Layers of each stage; null: balanced by cost")});
+    f.push_back({"layout.schedule", &l.schedule,
+                 oneOf({"gpipe", "1f1b", "interleaved", "zb-h1", "zbv"}, "Pipeline schedule")});
     f.push_back({"layout.sequence_parallel", &l.sequenceParallel,
-                 any("Split the residual stream over the tensor group").onlyDefault()});
-    f.push_back({"layout.order", &l.order, text("Axes of the rank grid, fastest first").onlyDefault()});
+                 any("Split the residual stream over the tensor group")});
+    f.push_back({"layout.order", &l.order, text("Axes of the rank grid, fastest first")});
 }
 
 void addZero(Fields &f, Zero &z)
@@ -162,8 +160,7 @@ void addPrecision(Fields &f, Precision &p)
     f.push_back(
         {"precision.compute", &p.compute,
          oneOf(all,
-               "Type of activations and of the parameters that kernels read; fp64 forces the three below")
-             .only({"fp32", "bf16", "fp64"})});
+               "Type of activations and of the parameters that kernels read; fp64 forces the three below")});
     f.push_back(
         {"precision.grad", &p.grad, oneOf(all, "Type that gradients accumulate in").only({"fp32", "fp64"})});
     f.push_back({"precision.master", &p.master,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/spec/rope.h"
 
+#include "engine/spec/job_table.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -39,9 +41,9 @@ struct Parameters {
             } else if (key == "rope_type" || key == "type") {
                 RY_TRY(readKind(key, value));
             } else if (std::find(std::begin(numbers), std::end(numbers), key) == std::end(numbers)) {
-                return ropeError(key, "unknown key", key, "rope_theta, rope_type, factor, …");
+                return ropeError("", "unknown key", shown(Json(key)), "rope_theta, rope_type, factor, …");
             } else if (!value.is_number() || !(value.get<double>() > 0)) {
-                return ropeError(key, "not a positive number", value.dump(), "a number above 0");
+                return ropeError(key, "not a positive number", shown(value), "a number above 0");
             } else {
                 values[key] = value.get<double>();
             }
@@ -51,9 +53,9 @@ struct Parameters {
 
     Status readKind(const std::string &key, const Json &value)
     {
-        kind = value.is_string() ? value.get<std::string>() : value.dump();
+        kind = value.is_string() ? value.get<std::string>() : std::string();
         if (std::find(std::begin(kinds), std::end(kinds), kind) == std::end(kinds))
-            return ropeError(key, "unknown kind of rotary positions", kind,
+            return ropeError(key, "unknown kind of rotary positions", shown(value),
                              "default, linear, dynamic, llama3 or yarn");
         return {};
     }

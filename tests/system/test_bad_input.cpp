@@ -28,7 +28,7 @@ TEST_F(BadInput, JobsThatCannotRunAreRefusedByName)
         {{{"/model/heads", 5}}, "heads"},
         {{{"/model/vocab", 100}}, "vocab"},
         {{{"/data/train", "nothing"}}, "data prepare"},
-        {{{"/layout/tp", 2}}, "layout.tp"},
+        {{{"/layout/tp", 3}}, "layout.tp"},
         {{{"/schema", "rankyard/job/99"}}, "99"},
         {{{"/model/layers", 300}, {"/model/hidden", 32768}, {"/model/heads", 256}}, "fit", 3},
     };

@@ -93,7 +93,7 @@ TEST(Rope, WhatIsUnknownOrMissingIsRefused)
     expectRefused(R"({"rope_scaling": {"type": "su"}})", "model.rope.type");
     expectRefused(R"({"rope_type": "linear"})", "model.rope.factor");
     expectRefused(R"({"rope_type": "yarn", "factor": 2})", "model.rope.original_max_position_embeddings");
-    expectRefused(R"({"theta": 10000})", "model.rope.theta");
+    expectRefused(R"({"theta": 10000})", "model.rope");
     expectRefused(R"({"rope_theta": 0})", "model.rope.rope_theta");
     expectRefused(R"([1])", "model.rope");
     EXPECT_FALSE(ropeOf(modelWith(3, "null")).ok());

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/exec/parity.h"
+
+#include "app/ctl/command.h"
+#include "engine/data/corpus.h"
+#include "engine/exec/sampler_source.h"
+
+#include <filesystem>
+
+namespace rankyard::ctl {
+
+namespace {
+
+struct ParityCommand {
+    std::string job;
+    std::vector<std::string> set;
+    std::int64_t steps = 20;
+    std::string precision = "fp64";
+};
+
+OrderedJson documentOf(const exec::ParityReport &report)
+{
+    OrderedJson steps = OrderedJson::array();
+    for (const exec::ParityStep &step : report.steps) {
+        steps.push_back({{"loss", step.loss},
+                         {"reference_loss", step.referenceLoss},
+                         {"grad_norm", step.gradNorm},
+                         {"reference_grad_norm", step.referenceGradNorm}});
+    }
+    return {{"ok", report.ok()},
+            {"steps", steps},
+            {"loss", {{"relative_error", report.worstLoss}, {"limit", report.lossLimit}}},
+            {"worst",
+             {{"parameter", report.worst.parameter},
+              {"unit", report.worst.unit},
+              {"step", report.worst.step},
+              {"relative_error", report.worst.relativeError},
+              {"limit", report.gradientLimit}}}};
+}
+
+void printReport(const exec::ParityReport &report, Output &output)
+{
+    std::vector<std::vector<std::string>> rows = {
+        {"step", "loss", "on one rank", "gradient norm", "on one rank"}};
+    for (std::size_t i = 0; i < report.steps.size(); ++i) {
+        const exec::ParityStep &step = report.steps[i];
+        rows.push_back({std::to_string(i + 1), formatNumber(step.loss, 12),
+                        formatNumber(step.referenceLoss, 12), formatNumber(step.gradNorm, 8),
+                        formatNumber(step.referenceGradNorm, 8)});
+    }
+    output.line(table(rows) + "\n");
+    output.line("losses differ by " + formatNumber(report.worstLoss, 3) + " at most (limit "
+                + formatNumber(report.lossLimit, 3) + ")");
+    output.line("worst gradient: " + report.worst.parameter + " of " + report.worst.unit + ", error "
+                + formatNumber(report.worst.relativeError, 3) + " at step "
+                + std::to_string(report.worst.step) + " (limit " + formatNumber(report.gradientLimit, 3)
+                + ")");
+    output.line(report.ok() ? "parity" : "NO parity");
+}
+
+Result<Exit> checkJob(const ParityCommand &command, Output &output)
+{
+    RY_ASSIGN(spec::JobSpec job, spec::loadJob(command.job, command.set));
+    DType type = DType::F64;
+    if (!dtypeFromName(command.precision, type))
+        return Error::make(Code::Usage, "unknown type", "--precision").withFound(command.precision);
+    job.precision.compute = type;
+    job.precision.grad = job.precision.master = job.precision.reduce = type == DType::F64 ? type : DType::F32;
+    RY_TRY(spec::validateJob(job));
+    const std::string folder = std::filesystem::absolute(command.job).parent_path().string();
+    exec::ParityOptions options;
+    options.steps = command.steps;
+    options.makeDevice = [] { return exec::makeCpuDevice(1); };
+    options.makeData = [&folder](const spec::JobSpec &each) -> Result<std::unique_ptr<exec::DataSource>> {
+        RY_ASSIGN(const data::Corpus corpus, data::Corpus::open(each, folder));
+        return std::unique_ptr<exec::DataSource>(
+            std::make_unique<exec::SamplerSource>(data::Sampler(corpus, each)));
+    };
+    options.progress = [&](std::int64_t step) {
+        output.note("step " + std::to_string(step) + " of " + std::to_string(command.steps));
+    };
+    RY_ASSIGN(const exec::ParityReport report, exec::checkParity(job, options));
+    if (output.json)
+        output.document(documentOf(report));
+    else
+        printReport(report, output);
+    return report.ok() ? Exit::Done : Exit::RankFailed;
+}
+
+} // namespace
+
+void addParity(Commands &commands)
+{
+    auto options = std::make_shared<ParityCommand>();
+    CLI::App *app =
+        commands.add(commands.root(), "parity",
+                     "The job in its layout and on one rank: losses and every parameter's gradient",
+                     [options](Output &output) { return checkJob(*options, output); });
+    app->add_option("job", options->job, "The job file")->required();
+    app->add_option("--set", options->set, "Override a key of the job: path=value");
+    app->add_option("--steps", options->steps, "Steps of training")->check(CLI::Range(1, 1000000));
+    app->add_option("--precision", options->precision, "Type to compute in")
+        ->check(CLI::IsMember({"fp64", "fp32", "bf16", "fp16"}));
+}
+
+} // namespace rankyard::ctl
