@@ -1,26 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Every strategy on thread ranks against one rank, with the measures of DESIGN section 4: losses and each parameter's gradient.
-#include "engine/exec/parity.h"
-#include "tests/engine/exec/synthetic_data.h"
-
-#include <gtest/gtest.h>
+#include "tests/engine/exec/expect_parity.h"
 
 using namespace rankyard;
 using namespace rankyard::exec;
 using namespace rankyard::exec::test;
 
 namespace {
-
-ParityOptions options(std::int64_t steps = 20)
-{
-    ParityOptions options;
-    options.steps = steps;
-    options.makeDevice = [] { return makeCpuDevice(1); };
-    options.makeData = [](const spec::JobSpec &job) -> Result<std::unique_ptr<DataSource>> {
-        return std::unique_ptr<DataSource>(std::make_unique<SyntheticData>(job));
-    };
-    return options;
-}
 
 /// Odd where it may be: a vocabulary that no number of ranks divides, parameters of odd sizes.
 spec::JobSpec layoutJob(const std::string &family = "gpt2")
@@ -46,19 +32,6 @@ spec::JobSpec layoutJob(const std::string &family = "gpt2")
     job.lrSchedule.total = 20;
     job.data.train = "none";
     return job;
-}
-
-void expectParity(const spec::JobSpec &job, const std::string &what, std::int64_t steps = 20)
-{
-    SCOPED_TRACE(what);
-    const auto report = checkParity(job, options(steps));
-    ASSERT_TRUE(report.ok()) << report.error().text();
-    EXPECT_TRUE(report->ok()) << "loss " << report->worstLoss << " (limit " << report->lossLimit << "), "
-                              << report->worst.parameter << " of " << report->worst.unit << " "
-                              << report->worst.relativeError << " at step " << report->worst.step;
-    if (steps >= 20) {
-        EXPECT_LT(report->steps.back().loss, 0.95 * report->steps.front().loss);
-    }
 }
 
 } // namespace

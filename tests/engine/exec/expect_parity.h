@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/exec/parity.h"
+#include "tests/engine/exec/synthetic_data.h"
+
+#include <gtest/gtest.h>
+
+namespace rankyard::exec::test {
+
+inline ParityOptions parityOptions(std::int64_t steps = 20)
+{
+    ParityOptions options;
+    options.steps = steps;
+    options.makeDevice = [] { return makeCpuDevice(1); };
+    options.makeData = [](const spec::JobSpec &job) -> Result<std::unique_ptr<DataSource>> {
+        return std::unique_ptr<DataSource>(std::make_unique<SyntheticData>(job));
+    };
+    return options;
+}
+
+/// The job in its layout gives what one rank gives; of long runs also that it learns.
+inline void expectParity(const spec::JobSpec &job, const std::string &what, std::int64_t steps = 20)
+{
+    SCOPED_TRACE(what);
+    const auto report = checkParity(job, parityOptions(steps));
+    ASSERT_TRUE(report.ok()) << report.error().text();
+    EXPECT_TRUE(report->ok()) << "loss " << report->worstLoss << " (limit " << report->lossLimit << "), "
+                              << report->worst.parameter << " of " << report->worst.unit << " "
+                              << report->worst.relativeError << " at step " << report->worst.step;
+    if (steps >= 20) {
+        EXPECT_LT(report->steps.back().loss, 0.95 * report->steps.front().loss);
+    }
+}
+
+} // namespace rankyard::exec::test
