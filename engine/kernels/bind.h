@@ -42,6 +42,8 @@ BindResult bindLoss(const Binder &binder);
 
 BindResult bindAdd(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
 BindResult bindCopy(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindEncode(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindDecode(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
 BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
 BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
 

@@ -118,6 +118,10 @@ Result<std::unique_ptr<exec::BoundOp>> CpuDevice::bind(const exec::BindContext &
         return bindAdd(*this, context, op);
     case plan::OpKind::Copy:
         return bindCopy(*this, context, op);
+    case plan::OpKind::Encode:
+        return bindEncode(*this, context, op);
+    case plan::OpKind::Decode:
+        return bindDecode(*this, context, op);
     case plan::OpKind::GradNorm:
         return bindGradNorm(*this, context, op);
     case plan::OpKind::Optimizer:

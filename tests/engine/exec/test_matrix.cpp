@@ -54,7 +54,8 @@ private:
         m.heads = tp * one({1, 2, 3});
         m.headDim = one({2, 4, 6});
         m.hidden = one({7, 16, 24});
-        m.kvHeads = one({1, 1, 0}) == 1 && m.family == "llama" ? std::optional(one({1, tp, m.heads})) : std::nullopt;
+        m.kvHeads =
+            one({1, 1, 0}) == 1 && m.family == "llama" ? std::optional(one({1, tp, m.heads})) : std::nullopt;
         m.ffn = one({12, 24, 60});
         m.seq = one({8, 12, 24});
         m.vocab = one({5, 37, 64});
