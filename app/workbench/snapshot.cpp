@@ -2,6 +2,7 @@
 #include "app/workbench/snapshot.h"
 
 #include "engine/spec/job.h"
+#include "ui/cluster/cluster_page.h"
 #include "ui/monitor/monitor_page.h"
 #include "ui/runs/runs_page.h"
 #include "ui/shell/main_window.h"
@@ -70,7 +71,9 @@ Status drawSnapshot(const CommandLine &line, ui::DataHub &hub, ui::MainWindow &w
     turnUntil([&] { return hub.runs() || failure; });
     if (failure)
         return *failure;
-    if (!line.open.isEmpty()) {
+    if (line.snapshot == QLatin1String("cluster")) {
+        RY_TRY(window.cluster()->open(line.open.isEmpty() ? QStringLiteral("local") : line.open));
+    } else if (!line.open.isEmpty()) {
         RY_ASSIGN(const QString run, runFor(line.open, hub));
         if (line.snapshot == QLatin1String("runs"))
             window.runs()->select({run});

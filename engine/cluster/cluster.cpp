@@ -64,7 +64,7 @@ int Cluster::nics() const { return countOf(*this, DeviceKind::Nic); }
 
 const char *codeOf(Path path)
 {
-    static const char *const codes[pathCount] = {"X",   "NV",   "NV",  "PIX", "PXB",
+    static const char *const codes[pathCount] = {"X",   "MEM",  "NV",  "NV",  "PIX", "PXB",
                                                  "PHB", "NODE", "SYS", "NET", "NET"};
     return codes[static_cast<int>(path)];
 }
@@ -72,6 +72,7 @@ const char *codeOf(Path path)
 const char *wordsOf(Path path)
 {
     static const char *const words[pathCount] = {"itself",
+                                                 "memory of one NUMA node",
                                                  "NVSwitch",
                                                  "NVLink",
                                                  "one PCIe switch",
@@ -86,7 +87,8 @@ const char *wordsOf(Path path)
 
 const char *nameOf(DeviceKind kind)
 {
-    static const char *const names[] = {"machine", "package", "numa", "bridge", "switch", "gpu", "nic"};
+    static const char *const names[] = {"machine", "package", "numa", "core",
+                                        "bridge",  "switch",  "gpu",  "nic"};
     return names[static_cast<int>(kind)];
 }
 
@@ -148,16 +150,16 @@ Link linkIn(const Node &node, int a, int b)
                 return {Path::NvLink, bond.lanes, bond.bandwidth, nvlinkLatency};
         }
     }
-    Link link{pathThrough(node, a, b), 0, node.pcieBandwidth, 0};
-    // Memory of one NUMA node is shared by what runs on it; across sockets its rate is not in any table.
-    if (kind(a) == DeviceKind::Numa || kind(b) == DeviceKind::Numa)
-        link.bandwidth = 0;
-    return link;
+    const Path path = pathThrough(node, a, b);
+    // Cores meet in memory, whose rate is not in any table.
+    if (kind(a) == DeviceKind::Core && kind(b) == DeviceKind::Core)
+        return {path == Path::NumaNode ? Path::Memory : path, 0, 0, 0};
+    return {path, 0, node.pcieBandwidth, 0};
 }
 
 Slots::Slots(const Cluster &cluster) : m_cluster(cluster)
 {
-    m_kind = cluster.gpus() > 0 ? DeviceKind::Gpu : DeviceKind::Numa;
+    m_kind = cluster.gpus() > 0 ? DeviceKind::Gpu : DeviceKind::Core;
     for (const Node &type : cluster.types)
         m_devices.push_back(type.of(m_kind));
     int node = 0;
@@ -251,12 +253,12 @@ Link Slots::link(int a, int b) const
             direct ? bandwidth : bandwidth / std::max(1.0, fabric.oversubscription), networkLatency};
 }
 
-Slots::Worst Slots::worstOf(const std::vector<int> &slots) const
+Slots::Worst Slots::worstOf(const std::vector<int> &members) const
 {
     Worst worst;
-    if (slots.empty())
+    if (members.empty())
         return worst;
-    worst.a = worst.b = slots[0];
+    worst.a = worst.b = members[0];
     const auto consider = [&](int a, int b) {
         const Link link = this->link(a, b);
         const bool worse = link.path != worst.link.path ? link.path > worst.link.path
@@ -269,7 +271,7 @@ Slots::Worst Slots::worstOf(const std::vector<int> &slots) const
     };
     // Within nodes every pair; between nodes it matters only whether domain, leaf and rail are shared, and where two of the
     // group differ in one of them, some member differs from the first or from the last of the first's node.
-    std::vector<int> sorted = slots;
+    std::vector<int> sorted = members;
     std::sort(sorted.begin(), sorted.end());
     std::size_t firstEnd = 0;
     for (std::size_t begin = 0; begin < sorted.size();) {

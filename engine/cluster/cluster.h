@@ -14,6 +14,7 @@ enum class DeviceKind : std::uint8_t {
     Machine,
     Package, ///< a processor in its socket
     Numa,    ///< cores and the memory that is near them
+    Core,    ///< told one by one only on nodes without GPUs, where ranks run on them
     Bridge,  ///< PCIe host bridge
     Switch,  ///< PCIe switch
     Gpu,
@@ -89,6 +90,7 @@ struct Cluster {
 /// From the best to the worst. NVIDIA's codes beside them.
 enum class Path : std::uint8_t {
     Self,       ///< X
+    Memory,     ///< MEM: cores of one NUMA node
     NvSwitch,   ///< NV# to every GPU
     NvLink,     ///< NV#
     OneSwitch,  ///< PIX
@@ -99,7 +101,7 @@ enum class Path : std::uint8_t {
     Leaf,       ///< network, one hop
     Spine,      ///< network, over the spine
 };
-constexpr int pathCount = 10;
+constexpr int pathCount = 11;
 
 struct Link {
     Path path = Path::Self;
@@ -117,8 +119,7 @@ const char *nameOf(DeviceKind kind);  ///< "gpu"
 /// Between two devices of one node (GPUs and NICs; others by the tree alone).
 Link linkIn(const Node &node, int a, int b);
 
-/// The GPUs of a cluster, numbered node by node: the order in which ranks are placed. Where no GPU is, NUMA nodes take their
-/// place: a rank runs on the cores of one. Holds no copy: the cluster must outlive it.
+/// The GPUs of a cluster, numbered node by node: the order in which ranks are placed. Where no GPU is, cores take their place. Holds no copy: the cluster must outlive it.
 class Slots
 {
 public:
@@ -140,7 +141,7 @@ public:
     int typeOfNode(int node) const;
     Link link(int a, int b) const;
 
-    /// The worst link that two of `slots` have between them, and one such pair. Looks at pairs of nodes' classes only, so that a
+    /// The worst link that two of `members` have between them, and one such pair. Looks at pairs of nodes' classes only, so that a
     /// group of all slots costs O(n).
     struct Worst {
         Link link;
@@ -149,7 +150,7 @@ public:
         int nodes = 1;      ///< that the group touches
         bool island = true; ///< never leaves NVLink (or, without GPUs, its node)
     };
-    Worst worstOf(const std::vector<int> &slots) const;
+    Worst worstOf(const std::vector<int> &members) const;
 
 private:
     struct Span {

@@ -15,9 +15,8 @@ namespace {
 constexpr int version = 1;
 constexpr const char *family = "rankyard/cluster";
 
-constexpr DeviceKind kinds[] = {DeviceKind::Machine, DeviceKind::Package, DeviceKind::Numa,
-                                DeviceKind::Bridge,  DeviceKind::Switch,  DeviceKind::Gpu,
-                                DeviceKind::Nic};
+constexpr DeviceKind kinds[] = {DeviceKind::Machine, DeviceKind::Package, DeviceKind::Numa, DeviceKind::Core,
+                                DeviceKind::Bridge,  DeviceKind::Switch,  DeviceKind::Gpu,  DeviceKind::Nic};
 
 /// A JSON object whose keys are taken one by one; what is left over is an error with its path.
 class Fields
@@ -102,7 +101,7 @@ Result<Device> readDevice(const Json &json, const std::string &path, const Node 
     if (found == std::end(kinds))
         return Error::make(Code::BadData, "unknown kind of device", path + ".kind")
             .withFound(kind)
-            .withExpected("machine, package, numa, bridge, switch, gpu, nic");
+            .withExpected("machine, package, numa, core, bridge, switch, gpu, nic");
     device.kind = *found;
     RY_ASSIGN(device.name, fields.text("name", kind));
     RY_ASSIGN(device.model, fields.text("model", ""));

@@ -61,6 +61,7 @@ public:
             if (isGpu(pci) || isNic(pci))
                 addPci(pci);
         }
+        addCores(m_node);
         m_node.type = model ? model : "machine";
         return std::move(m_node);
     }
@@ -221,6 +222,7 @@ Result<Cluster> thisMachine()
     RY_ASSIGN(const Topology topology, makeTopology());
     RY_ASSIGN(Cluster cluster, clusterOf(topology, "local"));
     Node &node = cluster.types[0];
+    cluster.notes.insert(cluster.notes.begin(), "Read from this machine by hwloc");
     addRates(node);
     if (const std::string model = processorName(); !model.empty()) {
         node.type = model;

@@ -99,6 +99,7 @@ Node nodeOf(const Box &box)
             hub(i, box.nics));
         node.devices.back().bandwidth = box.nicGbps * gigabit;
     }
+    addCores(node);
     if (gpu) {
         node.pcieBandwidth = gpu->pcieBandwidth;
         node.switchBandwidth = box.nvSwitch ? gpu->linkBandwidth : 0;
@@ -117,6 +118,17 @@ int add(Node &node, DeviceKind kind, std::string name, int parent)
     device.parent = parent;
     node.devices.push_back(std::move(device));
     return static_cast<int>(node.devices.size()) - 1;
+}
+
+void addCores(Node &node)
+{
+    if (!node.of(DeviceKind::Gpu).empty())
+        return;
+    int number = 0;
+    for (const int numa : node.of(DeviceKind::Numa)) {
+        for (int i = 0; i < node.devices[static_cast<std::size_t>(numa)].cores; ++i)
+            add(node, DeviceKind::Core, "core " + std::to_string(number++), numa);
+    }
 }
 
 const std::vector<Preset> &presets()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/shell/main_window.h"
 
+#include "ui/cluster/cluster_page.h"
 #include "ui/common/icons.h"
 #include "ui/common/notice_stack.h"
 #include "ui/home/home_page.h"
@@ -48,8 +49,8 @@ MainWindow::~MainWindow() = default;
 
 QStringList MainWindow::pageNames()
 {
-    return {QStringLiteral("home"), QStringLiteral("runs"), QStringLiteral("monitor"),
-            QStringLiteral("settings")};
+    return {QStringLiteral("home"), QStringLiteral("runs"), QStringLiteral("cluster"),
+            QStringLiteral("monitor"), QStringLiteral("settings")};
 }
 
 void MainWindow::build()
@@ -79,6 +80,7 @@ void MainWindow::build()
 
     m_home = new HomePage(m_hub, m_registry, central);
     m_runs = new RunsPage(m_hub, m_actions, m_registry, m_settings, central);
+    m_cluster = new ClusterPage(m_registry, m_settings, central);
     m_monitor = new MonitorPage(m_hub, m_actions, m_registry, m_settings, central);
     m_settingsPage =
         new SettingsPage(m_settings, m_registry, QString::fromStdString(m_hub->file().string()), central);
@@ -95,6 +97,7 @@ void MainWindow::build()
     homeRow->addWidget(openButton);
     for (const auto &[page, head] : {std::pair<QWidget *, QWidget *>{m_home, homeHead},
                                      {m_runs, m_runs->headWidget()},
+                                     {m_cluster, m_cluster->headWidget()},
                                      {m_monitor, m_monitor->headWidget()},
                                      {m_settingsPage, emptyHead}}) {
         m_pages->addWidget(page);
@@ -155,12 +158,12 @@ void MainWindow::showPage(const QString &name)
         m_heads->widget(i)->setSizePolicy(i == index ? QSizePolicy::Preferred : QSizePolicy::Ignored,
                                           QSizePolicy::Preferred);
     m_bar->setCurrent(name);
-    static const char *const titles[] = {QT_TR_NOOP("Home"), QT_TR_NOOP("Runs"), "", QT_TR_NOOP("Settings")};
-    m_title->setText(index == 2 ? QString() : tr(titles[index]));
-    m_title->setVisible(index != 2);
+    // The Monitor's title is its run.
+    const bool monitor = name == QLatin1String("monitor");
+    m_title->setText(monitor ? QString() : m_registry->action(QStringLiteral("go.") + name)->text());
+    m_title->setVisible(!monitor);
     // The Monitor opens on what is running, or ran last.
-    if (name == QLatin1String("monitor") && m_monitor->run().isEmpty() && m_hub->runs()
-        && !m_hub->runs()->empty()) {
+    if (monitor && m_monitor->run().isEmpty() && m_hub->runs() && !m_hub->runs()->empty()) {
         const store::RunInfo *best = nullptr;
         for (const store::RunInfo &run : *m_hub->runs()) {
             const bool better = !best

@@ -17,6 +17,7 @@ class QStackedWidget;
 namespace rankyard::ui {
 
 class ActivityBar;
+class ClusterPage;
 class HomePage;
 class MonitorPage;
 class NoticeList;
@@ -36,7 +37,7 @@ public:
     MainWindow(DataHub *hub, RunActions *actions, Settings *settings, QWidget *parent = nullptr);
     ~MainWindow() override;
 
-    static QStringList pageNames(); ///< "home", "runs", "monitor", "settings"
+    static QStringList pageNames(); ///< "home", "runs", "cluster", "monitor", "settings"
     void showPage(const QString &name);
     QString page() const { return m_page; }
     void openRun(const QString &run); ///< in the Monitor
@@ -51,6 +52,7 @@ public:
     Notices *notices() const { return m_notices; }
     MonitorPage *monitor() const { return m_monitor; }
     RunsPage *runs() const { return m_runs; }
+    ClusterPage *cluster() const { return m_cluster; }
     HomePage *home() const { return m_home; }
     QuickPick *quickPick() const { return m_pick; }
     ShortcutSheet *sheet() const { return m_sheet; }
@@ -89,6 +91,7 @@ private:
     StatusStrip *m_strip = nullptr;
     HomePage *m_home = nullptr;
     RunsPage *m_runs = nullptr;
+    ClusterPage *m_cluster = nullptr;
     MonitorPage *m_monitor = nullptr;
     SettingsPage *m_settingsPage = nullptr;
     QuickPick *m_pick = nullptr;

@@ -23,8 +23,10 @@ void MainWindow::addActions()
     };
     page(QStringLiteral("home"), tr("Home"), tr("Start here"), Qt::Key_1);
     page(QStringLiteral("runs"), tr("Runs"), tr("All runs: open, stop, delete, compare"), Qt::Key_2);
-    page(QStringLiteral("monitor"), tr("Monitor"), tr("Watch a run live"), Qt::Key_3);
-    page(QStringLiteral("settings"), tr("Settings"), tr("Look, charts, data"), Qt::Key_4);
+    page(QStringLiteral("cluster"), tr("Cluster"), tr("What there is to run on, and how it is joined"),
+         Qt::Key_3);
+    page(QStringLiteral("monitor"), tr("Monitor"), tr("Watch a run live"), Qt::Key_4);
+    page(QStringLiteral("settings"), tr("Settings"), tr("Look, charts, data"), Qt::Key_5);
 
     const QString run = tr("Run");
     m_registry->add({QStringLiteral("home.sample"), tr("Run the sample"),

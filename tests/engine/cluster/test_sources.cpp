@@ -112,7 +112,10 @@ TEST(Hwloc, Synthetic)
     EXPECT_EQ(node.of(DeviceKind::Package).size(), 2u);
     EXPECT_EQ(node.of(DeviceKind::Numa).size(), 4u);
     EXPECT_EQ(node.cores(), 32);
-    EXPECT_EQ(Slots(*read).kind(), DeviceKind::Numa);
+    EXPECT_EQ(Slots(*read).kind(), DeviceKind::Core);
+    EXPECT_EQ(Slots(*read).count(), 32);
+    EXPECT_EQ(Slots(*read).link(0, 7).path, Path::Memory);
+    EXPECT_EQ(Slots(*read).link(0, 8).path, Path::Sockets);
     EXPECT_FALSE(readSynthetic("package:two", "x"));
     EXPECT_FALSE(readHwlocXml("<topology>", "x"));
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/base/result.h"
+#include "engine/cluster/cluster.h"
+
+#include <QPointer>
+#include <QWidget>
+
+#include <memory>
+
+class QComboBox;
+class QSpinBox;
+class QSplitter;
+class QStackedWidget;
+
+namespace rankyard::ui {
+
+class ActionRegistry;
+class ClusterCanvas;
+class ElidedLabel;
+class EmptyState;
+class FabricView;
+class Inspector;
+class MatrixView;
+class NarrowRow;
+class Segmented;
+class Settings;
+
+/// What there is to run on: nested boxes, link matrix, fabric; a layout laid over it with its groups and their worst links.
+class ClusterPage : public QWidget
+{
+    Q_OBJECT
+public:
+    enum View { Boxes, Matrix, FabricOfNodes };
+
+    ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *parent = nullptr);
+    ~ClusterPage() override;
+
+    /// As cluster::openCluster takes it. An error is shown in place of the cluster, and returned.
+    Status open(const QString &what);
+    /// What was open when the program ended, or this machine; only when nothing is open.
+    void openSomething();
+    void setView(View view);
+    View view() const;
+
+    QWidget *headWidget() const;
+    ClusterCanvas *canvas() const { return m_canvas; }
+    MatrixView *matrix() const { return m_matrix; }
+    FabricView *fabric() const { return m_fabric; }
+    Inspector *inspector() const { return m_inspector; }
+    const cluster::Cluster *cluster() const { return m_cluster.get(); }
+    QString summary() const;
+
+protected:
+    void keyPressEvent(QKeyEvent *event) override;
+    void showEvent(QShowEvent *event) override;
+    bool eventFilter(QObject *object, QEvent *event) override;
+    void dragEnterEvent(QDragEnterEvent *event) override;
+    void dropEvent(QDropEvent *event) override;
+
+private:
+    void addActions();
+    void buildHead();
+    void chooseFile();
+    void choosePreset();
+    void refreshSummary();
+    void refreshSelection();
+
+    ActionRegistry *m_registry;
+    Settings *m_settings;
+    QPointer<NarrowRow> m_head; ///< the window head owns it once it is in there
+    ElidedLabel *m_summary = nullptr;
+    Segmented *m_views = nullptr;
+    QComboBox *m_source = nullptr;
+    QSpinBox *m_count = nullptr;
+    QStackedWidget *m_outer;
+    EmptyState *m_empty;
+    QSplitter *m_splitter;
+    QStackedWidget *m_stack;
+    ClusterCanvas *m_canvas;
+    MatrixView *m_matrix;
+    FabricView *m_fabric;
+    Inspector *m_inspector;
+    std::unique_ptr<cluster::Cluster> m_cluster;
+    std::unique_ptr<cluster::Slots> m_slots;
+    QString m_what;
+};
+
+} // namespace rankyard::ui

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include <QWidget>
+
+#include <vector>
+
+class QHBoxLayout;
+
+namespace rankyard::ui {
+
+/// A row that fits any width: widgets that have another way to what they do are hidden, in the order in which they were given,
+/// until the rest has room. GUI thread.
+class NarrowRow : public QWidget
+{
+    Q_OBJECT
+public:
+    explicit NarrowRow(QWidget *parent = nullptr);
+
+    QHBoxLayout *row() const { return m_row; }
+    void addGiving(QWidget *widget) { m_giving.push_back(widget); }
+    QSize minimumSizeHint() const override;
+
+protected:
+    void resizeEvent(QResizeEvent *event) override;
+    void changeEvent(QEvent *event) override;
+
+private:
+    void fit();
+
+    QHBoxLayout *m_row;
+    std::vector<QWidget *> m_giving;
+};
+
+} // namespace rankyard::ui
