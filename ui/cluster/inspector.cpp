@@ -173,6 +173,9 @@ void Inspector::rebuildOverlay()
         text = tr("%1 of %2 tensor groups leave their fast island: ranks %3 go over %4")
                    .arg(formatStep(leaving.count), formatStep(leaving.of), listOf(leaving.first.ranks),
                         wordsOfLink(leaving.first.worst.link));
+    } else if (m_axes[0]->value() == 1 && world > 1) {
+        text = tr("%1 ranks on %2 places; no tensor groups")
+                   .arg(formatStep(world), formatStep(m_slots->count()));
     } else if (world == 1) {
         text = tr("One rank has nobody to talk to");
     } else {
@@ -258,9 +261,10 @@ void Inspector::fillGroups()
     const bool ranked = m_slot >= 0 && m_slot < m_overlay.world();
     m_groupsTitle->setText(ranked ? tr("Groups of rank %1").arg(formatStep(m_slot)) : tr("Groups of a rank"));
     if (!ranked) {
-        auto *hint = new QLabel(m_overlay.isEmpty() ? tr("The layout does not fit.")
-                                    : m_slot >= 0   ? tr("No rank runs here.")
-                                                    : tr("Select a GPU to see whom it talks to."));
+        auto *hint =
+            new QLabel(m_overlay.isEmpty() ? tr("The layout does not fit.")
+                           : m_slot >= 0   ? tr("No rank runs here.")
+                                           : tr("Select a GPU or a core to see whom its rank talks to."));
         hint->setWordWrap(true);
         hint->setProperty("tone", "muted");
         m_groups->addWidget(hint);
