@@ -23,12 +23,12 @@ Error refused(std::string path, std::string what, std::string found, std::string
 Status checkFeatures(const spec::JobSpec &job)
 {
     const char *later = "not in this version";
-    if (job.layout.cp != 1)
-        return refused("layout.cp", later, std::to_string(job.layout.cp), "1");
-    if (job.zero.stage < 0 || job.zero.stage > 1)
-        return refused("zero.stage", later, std::to_string(job.zero.stage), "0 or 1");
-    if (job.recompute.mode != "none")
-        return refused("recompute.mode", later, job.recompute.mode, "none");
+    if (job.recompute.partition)
+        return refused("recompute.partition", later, "true", "false");
+    if (job.recompute.toHost)
+        return refused("recompute.to_host", later, "true", "false");
+    if (job.recompute.every < 1 || job.recompute.ratio.value_or(0) < 0 || job.recompute.ratio.value_or(0) > 1)
+        return refused("recompute.every", "out of range", std::to_string(job.recompute.every), "1");
     if (job.offload.optimizer != "none")
         return refused("offload.optimizer", later, job.offload.optimizer, "none");
     if (job.offload.params != "none")
@@ -139,6 +139,15 @@ Status checkShape(const spec::JobSpec &job)
         return refused("model.heads", "must divide model.hidden, or model.head_dim be given",
                        std::to_string(model.heads), "a divisor of " + std::to_string(model.hidden));
     RY_TRY(checkLayout(job));
+    if (job.zero.stage < 0 || job.zero.stage > 3)
+        return refused("zero.stage", "out of range", std::to_string(job.zero.stage), "0 to 3");
+    if (job.zero.stage >= 2 && job.layout.pp > 1)
+        return refused(
+            "zero.stage",
+            "with pipeline stages every micro-batch would reduce (2) or gather (3) each stage again; nearest: "
+            "zero.stage 1, or layout.pp 1 with layout.dp "
+                + std::to_string(job.layout.dp * job.layout.pp),
+            std::to_string(job.zero.stage), "1");
     const std::int64_t replica = job.layout.dp * job.batch.micro;
     if (job.batch.global % replica != 0) {
         return refused("batch.global", "must be a multiple of dp · micro", std::to_string(job.batch.global),
@@ -195,9 +204,15 @@ StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind, std::int32_
     const PassContext context{job, program};
     stagePass(context);
     tensorPass(context);
+    contextPass(context);
+    recomputePass(context);
     bucketPass(context);
+    gradientShardPass(context);
+    markAccumulation(program);
+    unitGatherPass(context);
     gatherPass(context);
     tailPass(context);
+    dropUnused(program);
     dependPass(context);
     return program;
 }

@@ -51,8 +51,9 @@ struct Plan {
     std::string digest() const;
 };
 
-/// Runs the passes, in this order: units of the stage → gradient buckets and reductions → parameter gathers → optimizer tail →
-/// dependencies (waits, releases) → placement; then the verifier. Deterministic: equal jobs give equal digests anywhere.
+/// Runs the passes, in this order: units of the stage by its schedule → transfers of the tensor group → rings of the context
+/// group → recomputation → gradient buckets and reductions → gradients and parameters in shards → parameter gathers → optimizer
+/// tail → dependencies (waits, releases) → placement; then the verifier. Deterministic: equal jobs give equal digests anywhere.
 Result<Plan> makePlan(const spec::JobSpec &job);
 
 /// Bytes by memory kind of one rank: the arenas of the plan. `peak` is their sum.

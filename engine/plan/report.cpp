@@ -30,10 +30,11 @@ void addLive(const StepProgram &program, MemoryReport &report)
     for (const Op &op : program.ops) {
         for (const auto *list : {&op.reads, &op.writes}) {
             for (const BufferId id : *list) {
-                const Buffer &buffer = program.buffer(id);
-                if (!buffer.persistent && buffer.parent == none && !seen[at(id)])
-                    add(at(op.id), buffer, 1);
-                seen[at(id)] = true;
+                const BufferId parent = program.buffer(id).parent;
+                const Buffer &root = program.buffer(parent == none ? id : parent);
+                if (!root.persistent && !seen[at(root.id)])
+                    add(at(op.id), root, 1);
+                seen[at(root.id)] = true;
             }
         }
         for (const BufferId id : op.releases)

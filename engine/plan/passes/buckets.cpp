@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/passes/pass.h"
+#include "engine/plan/units.h"
 
 #include <algorithm>
 #include <compare>
@@ -12,10 +13,11 @@ namespace {
 
 constexpr std::int64_t firstBucketBytes = 1 << 20;
 
-/// Who sums a tensor's gradient: tensors of one bucket have this in common.
+/// Who sums a tensor's gradient, and with ZeRO 3 the unit for which it is gathered: tensors of one bucket have this in common.
 struct Reducers {
     GroupId group = none;
     GroupId tie = none;
+    std::pair<UnitKind, std::int32_t> unit = {UnitKind::None, none};
     auto operator<=>(const Reducers &) const = default;
 };
 
@@ -38,8 +40,10 @@ Reducers reducersOf(const PassContext &context, const Tensor &tensor)
 /// 0 is complete first in the backward. Whatever follows a first full one must fit `bucketBytes`, or be one tensor. When there
 /// are several, the first closes at 1 MiB already, so that communication starts early (as PyTorch's reducer does).
 std::vector<std::vector<TensorId>> assignBuckets(const spec::JobSpec &job, const std::vector<Tensor> &tensors,
-                                                 const std::vector<TensorId> &members)
+                                                 const std::vector<TensorId> &members, bool whole)
 {
+    if (whole)
+        return {members};
     const auto size = static_cast<std::int64_t>(bytesOf(job.precision.grad));
     const auto bytesOfTensor = [&](TensorId id) {
         return tensors[static_cast<std::size_t>(id)].numel * size;
@@ -69,7 +73,8 @@ std::vector<std::vector<TensorId>> assignBuckets(const spec::JobSpec &job, const
 }
 
 /// Storage of one bucket: roots for parameters and gradients with the tensors as views, this rank's slices, the optimizer's.
-void addStorage(PassContext context, Bucket &bucket, const std::string &suffix)
+/// With ZeRO 2 gradients, with ZeRO 3 parameters that are `gathered` too, have no root that lives over all steps.
+void addStorage(PassContext context, Bucket &bucket, bool gathered, const std::string &suffix)
 {
     StepProgram &program = context.program;
     const spec::Precision &precision = context.job.precision;
@@ -93,10 +98,22 @@ void addStorage(PassContext context, Bucket &bucket, const std::string &suffix)
         }
         return id;
     };
-    bucket.param = root("params", MemoryKind::Params, precision.compute, &Tensor::param, bucket.paramSlice);
+    const auto shard = [&](const char *name, MemoryKind kind, DType type) {
+        const BufferId id = addState(program, name + suffix + ".slice", kind, type, {own});
+        program.buffers.back().shared = kind == MemoryKind::Params;
+        return id;
+    };
+    if (gathered)
+        bucket.paramSlice = shard("params", MemoryKind::Params, precision.compute);
+    else
+        bucket.param =
+            root("params", MemoryKind::Params, precision.compute, &Tensor::param, bucket.paramSlice);
     if (!context.training())
         return;
-    bucket.grad = root("grads", MemoryKind::Grads, precision.grad, &Tensor::grad, bucket.gradSlice);
+    if (context.job.zero.stage >= 2 && sliced)
+        bucket.gradSlice = shard("grads", MemoryKind::Grads, precision.grad);
+    else
+        bucket.grad = root("grads", MemoryKind::Grads, precision.grad, &Tensor::grad, bucket.gradSlice);
     bucket.exp1 = addState(program, "exp1" + suffix, MemoryKind::Optimizer, precision.master, {own});
     bucket.exp2 = addState(program, "exp2" + suffix, MemoryKind::Optimizer, precision.master, {own});
     if (precision.compute != precision.master)
@@ -114,34 +131,14 @@ std::vector<OpId> lastContributions(const StepProgram &program)
     return last;
 }
 
-/// The rows of a qkv gradient that neighbours in the tensor group have too: k and v, behind q.
-BufferId sharedRows(PassContext context, const Tensor &tensor)
-{
-    const bool shared = std::any_of(tensor.sections.begin(), tensor.sections.end(),
-                                    [](const Section &section) { return section.copies > 1; });
-    if (!shared)
-        return none;
-    StepProgram &program = context.program;
-    const Buffer gradient = program.buffer(tensor.grad);
-    std::vector<std::int64_t> shape = gradient.shape;
-    const std::int64_t own = tensor.sections.front().local;
-    shape[0] -= own;
-    const std::int64_t begin = gradient.bytes / gradient.shape[0] * own;
-    const BufferId id =
-        addState(program, gradient.name + ".kv", gradient.kind, gradient.dtype, std::move(shape));
-    makeView(program, id, gradient.parent, gradient.viewOffset + begin);
-    program.buffers.back().tensor = tensor.id;
-    return id;
-}
-
-Op reduction(PassContext context, OpKind kind, GroupId group, BufferId target, BufferId result)
+Op reduction(PassContext context, OpKind kind, GroupId group, BufferId target)
 {
     Op op;
     op.kind = kind;
     op.stream = Stream::Data;
     op.group = group;
     op.reads = {target};
-    op.writes = {result};
+    op.writes = {target};
     op.payload = context.program.buffer(target).bytes;
     return op;
 }
@@ -149,20 +146,15 @@ Op reduction(PassContext context, OpKind kind, GroupId group, BufferId target, B
 /// Copies of KV heads, then the replicas, then the copies of a tied embedding.
 std::vector<Op> reductionsOf(PassContext context, std::int32_t index)
 {
-    const StepProgram &program = context.program;
-    const Bucket &bucket = program.buckets[static_cast<std::size_t>(index)];
-    std::vector<Op> ops;
-    for (const TensorId id : bucket.tensors) {
-        const Tensor tensor = program.tensors[static_cast<std::size_t>(id)];
-        if (const BufferId rows = sharedRows(context, tensor); rows != none)
-            ops.push_back(reduction(context, OpKind::AllReduce, context.group("kv"), rows, rows));
-    }
-    const Bucket &same = program.buckets[static_cast<std::size_t>(index)];
-    if (same.group != none)
-        ops.push_back(reduction(context, same.slices > 1 ? OpKind::ReduceScatter : OpKind::AllReduce,
-                                same.group, same.grad, same.grad));
-    if (same.tie != none)
-        ops.push_back(reduction(context, OpKind::AllReduce, same.tie, same.gradSlice, same.gradSlice));
+    std::vector<Op> ops = copyReductions(context, index, [&](TensorId id) {
+        return context.program.tensors[static_cast<std::size_t>(id)].grad;
+    });
+    const Bucket &bucket = context.program.buckets[static_cast<std::size_t>(index)];
+    if (bucket.group != none)
+        ops.push_back(reduction(context, bucket.slices > 1 ? OpKind::ReduceScatter : OpKind::AllReduce,
+                                bucket.group, bucket.grad));
+    if (bucket.tie != none)
+        ops.push_back(reduction(context, OpKind::AllReduce, bucket.tie, bucket.gradSlice));
     for (Op &op : ops)
         op.chunk = index;
     return ops;
@@ -176,6 +168,8 @@ void addReductions(PassContext context)
     Insertions insertions;
     for (std::size_t index = 0; index < program.buckets.size(); ++index) {
         OpId complete = none;
+        if (program.buckets[index].grad == none)
+            continue; // reduced each micro-batch: zero.cpp
         for (const TensorId id : program.buckets[index].tensors) {
             const BufferId grad = program.tensors[static_cast<std::size_t>(id)].grad;
             complete = std::max(complete, last[static_cast<std::size_t>(grad)]);
@@ -192,15 +186,51 @@ void addReductions(PassContext context)
 
 } // namespace
 
+std::vector<Op> copyReductions(PassContext context, std::int32_t index,
+                               const std::function<BufferId(TensorId)> &gradientOf)
+{
+    StepProgram &program = context.program;
+    std::vector<Op> ops;
+    for (const TensorId id : program.buckets[static_cast<std::size_t>(index)].tensors) {
+        const std::vector<Section> &sections = program.tensors[static_cast<std::size_t>(id)].sections;
+        const bool shared = std::any_of(sections.begin(), sections.end(),
+                                        [](const Section &section) { return section.copies > 1; });
+        if (!shared)
+            continue;
+        // k and v stand behind q: the rows from there on.
+        const std::int64_t own = sections.front().local;
+        const Buffer gradient = program.buffer(gradientOf(id));
+        std::vector<std::int64_t> shape = gradient.shape;
+        const std::int64_t begin = gradient.bytes / shape[0] * own;
+        shape[0] -= own;
+        const BufferId rows =
+            addBuffer(program, gradient.name + ".kv", gradient.kind, gradient.dtype, std::move(shape));
+        makeView(program, rows, gradient.parent, gradient.viewOffset + begin);
+        program.buffers.back().tensor = id;
+        ops.push_back(reduction(context, OpKind::AllReduce, context.group("kv"), rows));
+        ops.back().chunk = index;
+    }
+    return ops;
+}
+
 void bucketPass(PassContext context)
 {
     StepProgram &program = context.program;
+    const std::vector<TensorSpec> specs = modelTensors(context.job);
     std::map<Reducers, std::vector<TensorId>> classes;
-    for (const Tensor &tensor : program.tensors)
-        classes[reducersOf(context, tensor)].push_back(tensor.id);
+    for (const Tensor &tensor : program.tensors) {
+        Reducers reducers = reducersOf(context, tensor);
+        // Small tensors stay whole on every rank.
+        const bool gathered = context.job.zero.stage >= 3 && reducers.group != none
+            && numelOf(tensor.global) >= context.job.zero.persistenceThreshold;
+        if (const Unit unit = specs[static_cast<std::size_t>(tensor.index)].unit; gathered)
+            reducers.unit = {unit.kind, unit.layer};
+        classes[reducers].push_back(tensor.id);
+    }
     std::vector<std::pair<Reducers, std::vector<TensorId>>> lists;
     for (const auto &[reducers, members] : classes) {
-        for (std::vector<TensorId> &list : assignBuckets(context.job, program.tensors, members))
+        for (std::vector<TensorId> &list :
+             assignBuckets(context.job, program.tensors, members, reducers.unit.first != UnitKind::None))
             lists.emplace_back(reducers, std::move(list));
     }
     // Complete first, reduced first: by the tensor whose gradient comes last.
@@ -221,13 +251,12 @@ void bucketPass(PassContext context)
             bucket.numel += tensor.numel;
         }
         bucket.padded = (bucket.numel + bucket.slices - 1) / bucket.slices * bucket.slices;
-        addStorage(context, bucket, "[" + std::to_string(index) + "]");
+        const bool gathered = reducers.unit.first != UnitKind::None;
+        addStorage(context, bucket, gathered, "[" + std::to_string(index) + "]");
         program.buckets.push_back(std::move(bucket));
     }
-    if (context.training()) {
-        markAccumulation(program);
+    if (context.training())
         addReductions(context);
-    }
 }
 
 } // namespace rankyard::plan

@@ -3,7 +3,7 @@
 
 namespace rankyard::plan {
 
-// The optimizer leaves each rank with its own slice of the new parameters. They are gathered at the head of the next program,
+// ZeRO 1 and 2, and what ZeRO 3 keeps whole. The optimizer leaves each rank with its own slice of the new parameters. They are gathered at the head of the next program,
 // train or eval, and not at the end of the step: there the forward hides all buckets but the first.
 void gatherPass(PassContext context)
 {
@@ -11,7 +11,7 @@ void gatherPass(PassContext context)
     Insertions insertions;
     for (std::size_t index = program.buckets.size(); index-- > 0;) { // buckets stand in reverse forward order
         const Bucket &bucket = program.buckets[index];
-        if (bucket.slices == 1)
+        if (bucket.slices == 1 || bucket.param == none) // none: gathered for each use, unit_gathers.cpp
             continue;
         Op op;
         op.kind = OpKind::AllGather;

@@ -53,6 +53,47 @@ Op &appendOp(StepProgram &program, Op op)
     return program.ops.back();
 }
 
+void dropUnused(StepProgram &program)
+{
+    std::vector<BufferId *> references = {&program.stats};
+    for (Op &op : program.ops) {
+        for (auto *list : {&op.reads, &op.writes, &op.releases}) {
+            for (BufferId &id : *list)
+                references.push_back(&id);
+        }
+    }
+    for (Tensor &tensor : program.tensors)
+        references.insert(references.end(), {&tensor.param, &tensor.grad});
+    for (Bucket &bucket : program.buckets)
+        references.insert(references.end(),
+                          {&bucket.param, &bucket.grad, &bucket.paramSlice, &bucket.gradSlice, &bucket.exp1,
+                           &bucket.exp2, &bucket.master});
+    std::vector<BufferId> moved(program.buffers.size(), none);
+    const auto keep = [&](BufferId id) {
+        if (id != none)
+            moved[static_cast<std::size_t>(id)] = id;
+    };
+    for (const BufferId *id : references) {
+        keep(*id);
+        keep(*id == none ? none : program.buffer(*id).parent);
+    }
+    std::vector<Buffer> buffers;
+    for (Buffer &buffer : program.buffers) {
+        BufferId &id = moved[static_cast<std::size_t>(buffer.id)];
+        if (id == none)
+            continue;
+        buffer.id = id = static_cast<BufferId>(buffers.size());
+        buffers.push_back(std::move(buffer));
+    }
+    program.buffers = std::move(buffers);
+    for (Buffer &buffer : program.buffers)
+        references.push_back(&buffer.parent);
+    for (BufferId *id : references) {
+        if (*id != none)
+            *id = moved[static_cast<std::size_t>(*id)];
+    }
+}
+
 void markAccumulation(StepProgram &program)
 {
     std::vector<bool> written(program.buffers.size(), false);

@@ -3,6 +3,7 @@
 
 #include "engine/plan/plan.h"
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,9 +27,17 @@ struct PassContext {
 void stagePass(PassContext context);
 /// Sums and gathers over the tensor group; with sequence parallelism rows of the residual stream; the loss in two.
 void tensorPass(PassContext context);
+/// The attention core in blocks, keys and values round the context group.
+void contextPass(PassContext context);
+/// Activations that backward computes again.
+void recomputePass(PassContext context);
 /// Packs tensors into buckets in reverse forward order and reduces each over its group after its last gradient.
 void bucketPass(PassContext context);
-/// ZeRO 1: gathers the parameters at the head of the program, in forward order.
+/// ZeRO 2 and 3: each micro-batch's gradients in storage of their own, reduced into this rank's slice as soon as they are whole.
+void gradientShardPass(PassContext context);
+/// ZeRO 3: gathers each unit's parameters before their uses, ahead by the prefetch budget, and lets them go after.
+void unitGatherPass(PassContext context);
+/// ZeRO 1 and 2: gathers the parameters at the head of the program, in forward order.
 void gatherPass(PassContext context);
 /// Gradient norm, the reduction of `stats`, the step's scalars, the optimizer.
 void tailPass(PassContext context);
@@ -54,6 +63,14 @@ using Insertions = std::vector<std::pair<OpId, Op>>;
 /// Inserts, keeps the order of equal places, renumbers, and translates the waits of the ops that were there. Waits of
 /// inserted ops must refer to ops that were there.
 void insertOps(StepProgram &program, Insertions insertions);
+
+/// Sums over neighbours in the tensor group of what a bucket's gradients share with them: k and v of KV heads that have copies.
+/// `gradientOf` says where a tensor's gradient is.
+std::vector<Op> copyReductions(PassContext context, std::int32_t bucket,
+                               const std::function<BufferId(TensorId)> &gradientOf);
+
+/// Takes out buffers that no op, tensor or bucket refers to, and numbers the rest anew.
+void dropUnused(StepProgram &program);
 
 /// Says of each op with gradients whether it is the first to write them.
 void markAccumulation(StepProgram &program);

@@ -70,8 +70,9 @@ std::map<ArenaKey, std::vector<Item>> itemsOf(const StepProgram &program)
     for (const Op &op : program.ops) {
         for (const auto *list : {&op.reads, &op.writes}) {
             for (const BufferId id : *list) {
-                if (all[at(id)].first == none)
-                    all[at(id)].first = op.id;
+                const BufferId parent = program.buffer(id).parent; // a view's use is its root's
+                OpId &first = all[at(parent == none ? id : parent)].first;
+                first = first == none ? op.id : first;
             }
         }
         for (const BufferId id : op.releases)

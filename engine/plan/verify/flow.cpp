@@ -2,6 +2,8 @@
 #include "engine/plan/verify/checks.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 namespace rankyard::plan {
 
@@ -31,6 +33,7 @@ struct Root {
     std::int32_t firstAtom = 0;
     std::int32_t atoms = 1;
     Content slice = Content::Nothing; ///< of this rank's slices, where a group shares the buffer
+    bool reduced = false;             ///< one micro-batch's gradients that have been added to a slice
     OpId released = none;
     std::array<OpId, laneCount> users = nobody;
     bool read = false;
@@ -39,10 +42,12 @@ struct Root {
 /// A view of some rows of a gradient: it is of its tensor's atom.
 bool isPart(const StepProgram &program, const Buffer &buffer)
 {
-    if (buffer.tensor == none || buffer.kind != MemoryKind::Grads)
-        return false;
-    const BufferId whole = program.tensors[at(buffer.tensor)].grad;
-    return whole != none && whole != buffer.id;
+    return buffer.tensor != none && numelOf(buffer.shape) != program.tensors[at(buffer.tensor)].numel;
+}
+
+bool isGradient(const Buffer &buffer)
+{
+    return buffer.kind == MemoryKind::Grads || (buffer.kind == MemoryKind::Buckets && buffer.tensor != none);
 }
 
 enum class StatsPhase { Adding, Reduced, Done };
@@ -62,7 +67,8 @@ private:
     Status writeContent(const Op &op, BufferId id);
     Status writeGradient(const Op &op, const Buffer &buffer, Atom &atom);
     Status reduceBucket(const Op &op);
-    bool copiesSummed(const Bucket &bucket) const;
+    bool copiesSummed(const Bucket &bucket, BufferId root) const;
+    Status reduceShard(const Op &op);
     Status gatherBucket(const Op &op);
     Status checkStats(const Op &op);
     Status checkStep(const Op &op);
@@ -83,8 +89,8 @@ private:
     std::vector<std::int32_t> m_bucketOf; ///< of parameter and gradient roots
     StatsPhase m_stats = StatsPhase::Adding;
     OpId m_scalars = none;
-    std::vector<bool> m_copiesSummed; ///< by tensor
-    std::vector<bool> m_tied;         ///< by bucket
+    std::set<std::pair<BufferId, TensorId>> m_copiesSummed; ///< in which storage, of which tensor
+    std::vector<bool> m_tied;                               ///< by bucket
     std::vector<OpId> m_norms;
     std::vector<OpId> m_updates;
 };
@@ -95,7 +101,6 @@ FlowCheck::FlowCheck(const StepProgram &program, const Order &order)
       m_roots(program.buffers.size()),
       m_atomOf(program.buffers.size(), none),
       m_bucketOf(program.buffers.size(), none),
-      m_copiesSummed(program.tensors.size(), false),
       m_tied(program.buckets.size(), false),
       m_norms(program.buckets.size(), none),
       m_updates(program.buckets.size(), none)
@@ -118,15 +123,24 @@ FlowCheck::FlowCheck(const StepProgram &program, const Order &order)
             fill(buffer.id, Content::Whole);
     }
     for (const Buffer &buffer : program.buffers) {
-        if (isPart(program, buffer))
-            m_atomOf[at(buffer.id)] = m_atomOf[at(program.tensors[at(buffer.tensor)].grad)];
+        if (buffer.tensor == none)
+            continue;
+        m_bucketOf[at(buffer.parent)] = program.tensors[at(buffer.tensor)].bucket;
+        if (!isPart(program, buffer))
+            continue;
+        for (const BufferId view : views[at(buffer.parent)]) {
+            if (program.buffer(view).tensor == buffer.tensor)
+                m_atomOf[at(buffer.id)] = m_atomOf[at(view)];
+        }
     }
     for (std::size_t i = 0; i < program.buckets.size(); ++i) {
         const Bucket &bucket = program.buckets[i];
-        m_bucketOf[at(bucket.param)] = static_cast<std::int32_t>(i);
-        if (bucket.grad != none)
-            m_bucketOf[at(bucket.grad)] = static_cast<std::int32_t>(i);
-        if (bucket.slices > 1) { // the optimizer of the step before has made this rank's slice only
+        for (const BufferId root : {bucket.param, bucket.grad}) {
+            if (root != none)
+                m_bucketOf[at(root)] = static_cast<std::int32_t>(i);
+        }
+        if (bucket.slices > 1
+            && bucket.param != none) { // the optimizer of the step before has made this rank's slice only
             fill(bucket.param, Content::Nothing);
             m_roots[at(bucket.param)].slice = Content::Whole;
         }
@@ -222,7 +236,8 @@ Status FlowCheck::readContent(const Op &op, BufferId id)
 
 Status FlowCheck::writeGradient(const Op &op, const Buffer &buffer, Atom &atom)
 {
-    if (m_roots[at(rootOf(m_program, buffer.id))].slice == Content::Whole || atom.content == Content::Whole)
+    const Root &root = m_roots[at(rootOf(m_program, buffer.id))];
+    if (root.slice == Content::Whole || root.reduced || atom.content == Content::Whole)
         return broken(op, "writes " + buffer.name + ", which is reduced already");
     if (op.accumulate && atom.content == Content::Nothing)
         return broken(op, "adds to " + buffer.name + ", which nobody has written");
@@ -243,7 +258,7 @@ Status FlowCheck::writeContent(const Op &op, BufferId id)
     }
     const auto [begin, end] = atomsOf(id);
     for (std::int32_t i = begin; i < end; ++i) {
-        if (buffer.kind == MemoryKind::Grads)
+        if (isGradient(buffer))
             RY_TRY(writeGradient(op, buffer, m_atoms[at(i)]));
         else
             m_atoms[at(i)].content = Content::Whole;
@@ -252,13 +267,13 @@ Status FlowCheck::writeContent(const Op &op, BufferId id)
 }
 
 /// Every gradient that neighbours of the tensor group share is their sum by now.
-bool FlowCheck::copiesSummed(const Bucket &bucket) const
+bool FlowCheck::copiesSummed(const Bucket &bucket, BufferId root) const
 {
     return std::all_of(bucket.tensors.begin(), bucket.tensors.end(), [&](TensorId id) {
         const auto &sections = m_program.tensors[at(id)].sections;
         const bool shared =
             std::any_of(sections.begin(), sections.end(), [](const Section &s) { return s.copies > 1; });
-        return !shared || m_copiesSummed[at(id)];
+        return !shared || m_copiesSummed.contains({root, id});
     });
 }
 
@@ -267,9 +282,9 @@ Status FlowCheck::reduceBucket(const Op &op)
     const Bucket &bucket = m_program.buckets[at(op.chunk)];
     if (m_program.groups[at(op.group)].pick == Pick::Inner) {
         const TensorId tensor = m_program.buffer(op.writes[0]).tensor;
-        if (m_atoms[at(m_atomOf[at(op.writes[0])])].content != Content::Local || m_copiesSummed[at(tensor)])
+        const bool isNew = m_copiesSummed.emplace(rootOf(m_program, op.writes[0]), tensor).second;
+        if (m_atoms[at(m_atomOf[at(op.writes[0])])].content != Content::Local || !isNew)
             return broken(op, "sums the copies of " + name(op.writes[0]) + " at a time when that is wrong");
-        m_copiesSummed[at(tensor)] = true;
         return {};
     }
     if (op.group == bucket.tie) {
@@ -281,6 +296,8 @@ Status FlowCheck::reduceBucket(const Op &op)
         m_tied[at(op.chunk)] = true;
         return {};
     }
+    if (bucket.grad == none)
+        return reduceShard(op);
     const BufferId root = op.writes[0];
     if (!all(root, Content::Local)) {
         const bool done = m_roots[at(root)].slice == Content::Whole || all(root, Content::Whole);
@@ -288,7 +305,7 @@ Status FlowCheck::reduceBucket(const Op &op)
                       "reduces " + name(root)
                           + (done ? ", which is reduced already" : " before all of its gradients are there"));
     }
-    if (!copiesSummed(bucket))
+    if (!copiesSummed(bucket, root))
         return broken(op, "reduces " + name(root) + " before its copies in the tensor group are summed");
     const bool scatter = op.kind == OpKind::ReduceScatter;
     fill(root, scatter ? Content::Nothing : Content::Whole);
@@ -296,10 +313,34 @@ Status FlowCheck::reduceBucket(const Op &op)
     return {};
 }
 
+/// One micro-batch's gradients into the slice: the first sets it, the others add.
+Status FlowCheck::reduceShard(const Op &op)
+{
+    const BufferId root = op.reads[0];
+    const BufferId slice = op.writes[0];
+    if (m_bucketOf[at(root)] != op.chunk || m_roots[at(root)].reduced || !all(root, Content::Local))
+        return broken(
+            op, "reduces " + name(root) + (m_roots[at(root)].reduced ? " again" : " before it is whole"));
+    if (!copiesSummed(m_program.buckets[at(op.chunk)], root))
+        return broken(op, "reduces " + name(root) + " before its copies in the tensor group are summed");
+    if (op.accumulate != all(slice, Content::Whole))
+        return broken(
+            op, op.accumulate ? "adds to a slice that nobody has set" : "overwrites a slice of gradients");
+    if (m_norms[at(op.chunk)] != none)
+        return broken(op, "comes after the gradient norm of its bucket");
+    fill(root, Content::Nothing);
+    fill(slice, Content::Whole);
+    m_roots[at(root)].reduced = true;
+    return {};
+}
+
 Status FlowCheck::gatherBucket(const Op &op)
 {
     const BufferId root = op.writes[0];
-    if (m_roots[at(root)].slice != Content::Whole)
+    const bool slice = m_program.buckets[at(op.chunk)].param == none
+        ? all(op.reads[0], Content::Whole)
+        : m_roots[at(root)].slice == Content::Whole;
+    if (m_bucketOf[at(root)] != op.chunk || !slice)
         return broken(op, "gathers " + name(root) + ", of which this rank's slice is not defined");
     if (all(root, Content::Whole))
         return broken(op, "gathers " + name(root) + ", which is whole already");
@@ -327,7 +368,8 @@ Status FlowCheck::checkStep(const Op &op)
         if (m_norms[at(op.chunk)] != none)
             return broken(op, "counts its bucket a second time");
         const Bucket &bucket = m_program.buckets[at(op.chunk)];
-        if (!copiesSummed(bucket) || (bucket.tie != none && !m_tied[at(op.chunk)]))
+        if ((bucket.grad != none && !copiesSummed(bucket, bucket.grad))
+            || (bucket.tie != none && !m_tied[at(op.chunk)]))
             return broken(op, "counts gradients whose copies are not summed");
         m_norms[at(op.chunk)] = op.id;
     } else if (op.kind == OpKind::StepScalars) {
@@ -377,6 +419,15 @@ Status FlowCheck::release(const Op &op, BufferId id)
 
 Status FlowCheck::checkEnd() const
 {
+    using Place = std::tuple<UnitKind, std::int32_t, Segment, std::int32_t>;
+    const auto placeOf = [](const Op &op) {
+        return Place(op.unit.kind, op.unit.layer, op.segment, op.microbatch);
+    };
+    std::set<Place> again; // what backward needs of them is computed a second time
+    for (const Op &op : m_program.ops) {
+        if (op.kind == OpKind::Recompute)
+            again.insert(placeOf(op));
+    }
     for (const Buffer &buffer : m_program.buffers) {
         const Root &root = m_roots[at(buffer.id)];
         if (buffer.persistent || buffer.parent != none)
@@ -384,13 +435,17 @@ Status FlowCheck::checkEnd() const
         const OpId user = *std::max_element(root.users.begin(), root.users.end());
         if (user == none)
             return Error::make(Code::Internal, "nobody uses it", "buffer " + buffer.name);
+        if (buffer.kind == MemoryKind::Buckets && m_bucketOf[at(buffer.id)] != none && !root.reduced)
+            return broken(m_program.op(user), "is the last to use " + buffer.name + ", which nobody reduces");
         if (root.released == none)
             return broken(m_program.op(user),
                           "is the last to use " + buffer.name + ", which nobody releases");
         const bool batch = m_program.op(user).kind == OpKind::LoadBatch; // a stage needs tokens or labels
         const bool needed =
             m_program.kind == ProgramKind::Train && buffer.kind != MemoryKind::Workspace && !batch;
-        if (needed && !root.read)
+        const bool repeated =
+            m_program.op(user).kind == OpKind::Forward && again.contains(placeOf(m_program.op(user)));
+        if (needed && !root.read && !repeated)
             return broken(m_program.op(user), "writes " + buffer.name + ", which nobody reads");
     }
     if (m_program.kind == ProgramKind::Gather)

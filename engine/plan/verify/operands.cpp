@@ -21,7 +21,8 @@ private:
     struct Writer {
         OpId op = none;
         std::size_t place = 0;
-        bool partial = false; ///< a sum over the tensor group that has not been made
+        bool partial = false;    ///< a sum over the tensor group that has not been made
+        std::int32_t shifts = 0; ///< how many ranks it has gone round the ring
     };
     /// What one op of a segment looks like; the others must look the same.
     using Shape = std::tuple<UnitKind, Segment, OpKind, std::size_t>;
@@ -35,6 +36,7 @@ private:
     Status checkWeights(const Op &op);
     Status checkShapes(const Op &op, const Signature &signature) const;
     Status checkTransfer(const Op &op);
+    Status checkRing(const Op &op) const;
     Status checkStepOp(const Op &op) const;
     Status checkCollective(const Op &op) const;
     Status checkRows(const Op &op);
@@ -66,10 +68,9 @@ OperandCheck::OperandCheck(const StepProgram &program)
       m_tensorOf(program.buffers.size(), none),
       m_owner(program.tensors.size(), 0)
 {
-    for (const Tensor &tensor : program.tensors) {
-        m_tensorOf[at(tensor.param)] = tensor.id;
-        if (tensor.grad != none)
-            m_tensorOf[at(tensor.grad)] = tensor.id;
+    for (const Buffer &buffer : program.buffers) {
+        if (buffer.tensor != none && numelOf(buffer.shape) == program.tensors[at(buffer.tensor)].numel)
+            m_tensorOf[at(buffer.id)] = buffer.tensor;
     }
     for (const Op &op : program.ops) {
         m_layers = std::max(m_layers, op.unit.layer + 1);
@@ -95,7 +96,9 @@ int OperandCheck::placeOf(Unit unit) const
 Status OperandCheck::checkRead(const Op &op, BufferId id, const Source &source) const
 {
     const Buffer &buffer = m_program.buffer(id);
-    if (source.param != (m_tensorOf[at(id)] != none && buffer.kind == MemoryKind::Params))
+    const bool isParam = m_tensorOf[at(id)] != none
+        && (buffer.kind == MemoryKind::Params || buffer.kind == MemoryKind::Gathered);
+    if (source.param != isParam)
         return broken(op,
                       "reads " + buffer.name
                           + (source.param ? ", which is not a parameter" : " where an activation belongs"));
@@ -108,8 +111,11 @@ Status OperandCheck::checkRead(const Op &op, BufferId id, const Source &source) 
     // Without positions and dropout the lookup is what stands first on the residual stream.
     const bool bare = from.segment == Segment::Lookup && source.segment == Segment::Join
         && op.segment != Segment::Lookup && !m_variant.biases && !m_variant.dropout;
-    if ((from.segment != source.segment && !bare) || directionOf(from) != source.direction
-        || writer.place != source.place)
+    const bool activation =
+        from.segment == Segment::Act && source.segment == Segment::Up && source.place == 1;
+    const std::size_t place = activation ? 1 : writer.place; // computed again alone
+    if ((from.segment != source.segment && !bare && !activation) || directionOf(from) != source.direction
+        || place != source.place)
         return broken(op,
                       "reads " + buffer.name + " as " + opName(from)
                           + " left it, which is not the operand that it needs");
@@ -137,7 +143,8 @@ Status OperandCheck::checkWrite(const Op &op, BufferId id, char code) const
         right = transient && buffer.kind == MemoryKind::Activations;
         break;
     case 'G':
-        right = m_tensorOf[at(id)] != none && buffer.kind == MemoryKind::Grads;
+        right = m_tensorOf[at(id)] != none
+            && (buffer.kind == MemoryKind::Grads || buffer.kind == MemoryKind::Buckets);
         break;
     case 'S':
         right = id == m_program.stats;
@@ -294,13 +301,53 @@ Status OperandCheck::checkUnitOp(const Op &op)
     for (std::size_t i = 0; i < op.writes.size(); ++i)
         RY_TRY(checkWrite(op, op.writes[i], signature->writes[i]));
     RY_TRY(checkShapes(op, *signature));
+    RY_TRY(checkRing(op));
     RY_TRY(checkAlike(op));
     RY_TRY(checkWeights(op));
     if (op.segment == Segment::Loss)
         RY_TRY(checkRows(op));
     for (std::size_t i = 0; i < op.writes.size(); ++i)
-        m_writers[at(op.writes[i])] = {op.id, i, signature->writes[i] == 'Y' && m_variant.tensor};
+        m_writers[at(op.writes[i])] = {op.id, i, signature->writes[i] == 'Y' && m_variant.tensor,
+                                       op.segment == Segment::Core ? op.chunk : 0};
     return {};
+}
+
+/// Block k has what has gone k ranks round the ring and adds to block k − 1; the gradients come home after the whole round; what
+/// reads the result has all blocks.
+Status OperandCheck::checkRing(const Op &op) const
+{
+    if (m_variant.ring == 1)
+        return op.segment == Segment::Core && op.chunk != none ? broken(op, "is a block without a ring")
+                                                               : Status();
+    const auto blocksOf = [&](BufferId id) {
+        const Writer &writer = m_writers[at(id)];
+        return writer.op != none && m_program.op(writer.op).segment == Segment::Core
+            ? m_program.op(writer.op).chunk
+            : none;
+    };
+    const bool core = op.segment == Segment::Core;
+    const bool backward = op.kind == OpKind::BackwardInput;
+    for (const BufferId id : op.reads) {
+        const std::int32_t blocks = blocksOf(id);
+        const bool gradient = op.segment == Segment::Kv && backward;
+        if (blocks != none && !gradient && blocks != m_variant.ring - 1)
+            return broken(op, "reads " + m_program.buffer(id).name + ", which lacks blocks");
+    }
+    if (op.segment == Segment::Kv && backward)
+        return m_writers[at(op.reads[0])].shifts == m_variant.ring
+                && blocksOf(op.writes[0]) == m_variant.ring - 1
+            ? Status()
+            : broken(op, "takes gradients of keys and values that have not come round");
+    if (!core)
+        return {};
+    const bool first = op.chunk == 0;
+    bool right = op.chunk >= 0 && op.chunk < m_variant.ring && op.accumulate != first
+        && m_writers[at(op.reads[backward ? 2 : 1])].shifts == op.chunk;
+    for (std::size_t i = 0; i < op.writes.size() && right && !first; ++i)
+        right = blocksOf(op.writes[i]) == op.chunk - 1;
+    if (backward && !first)
+        right = right && m_writers[at(op.writes[1])].shifts == op.chunk;
+    return right ? Status() : broken(op, "has keys and values of another block, or adds to another");
 }
 
 /// A transfer of an activation or its gradient moves the value that it is named after, and nothing is summed twice or not at all.
@@ -316,7 +363,12 @@ Status OperandCheck::checkTransfer(const Op &op)
         return broken(op, "has a payload of " + std::to_string(op.payload) + " bytes for " + target.name);
     const Group &group = m_program.groups[at(op.group)];
     const bool pipeline = recv || send;
-    if (group.axes != std::vector<std::string>{pipeline ? "pp" : "tp"} || group.pick != Pick::All)
+    const bool ring = op.kind == OpKind::Shift;
+    if (group.axes
+            != std::vector<std::string>{pipeline   ? "pp"
+                                            : ring ? "cp"
+                                                   : "tp"}
+        || group.pick != Pick::All)
         return broken(op, "goes over the group " + group.name);
     if (recv) {
         RY_TRY(checkWrite(op, op.writes[0], 'A'));
@@ -336,6 +388,13 @@ Status OperandCheck::checkTransfer(const Op &op)
                       sums ? "sums what is not a partial sum" : "moves what the tensor group has not summed");
     if (send)
         return {};
+    if (ring) {
+        if (op.peer != 1 || op.reads[0] == op.writes[0]
+            || m_program.buffer(op.reads[0]).bytes != m_program.buffer(op.writes[0]).bytes)
+            return broken(op, "does not go one rank round the ring");
+        m_writers[at(op.writes[0])] = {value.op, value.place, false, value.shifts + 1};
+        return {};
+    }
     const std::int64_t read = m_program.buffer(op.reads[0]).bytes;
     const std::int64_t written = m_program.buffer(op.writes[0]).bytes;
     const bool fits = op.kind == OpKind::AllReduce ? op.reads[0] == op.writes[0]
@@ -371,7 +430,8 @@ Status OperandCheck::checkCollective(const Op &op) const
     if (op.reads.size() != 1 || op.writes.size() != 1)
         return broken(op, "must have one buffer to read and one to write");
     const Buffer &target = m_program.buffer(op.writes[0]);
-    if (op.payload != target.bytes)
+    const std::int64_t bytes = std::max(target.bytes, m_program.buffer(op.reads[0]).bytes); // of the whole
+    if (op.payload != bytes)
         return broken(op,
                       "has a payload of " + std::to_string(op.payload) + " bytes for " + target.name + " of "
                           + std::to_string(target.bytes));
@@ -387,8 +447,8 @@ Status OperandCheck::checkCollective(const Op &op) const
         return broken(op, "has no bucket");
     const Bucket &bucket = m_program.buckets[at(op.chunk)];
     if (group.pick == Pick::Inner) { // copies of KV heads: the rows behind q's
-        const bool right = op.kind == OpKind::AllReduce && op.reads[0] == target.id
-            && target.parent == bucket.grad && target.tensor != none
+        const bool right = op.kind == OpKind::AllReduce && op.reads[0] == target.id && target.tensor != none
+            && m_program.tensors[at(target.tensor)].bucket == op.chunk
             && isCopied(m_program.tensors[at(target.tensor)], target);
         return right ? Status() : broken(op, "sums " + target.name + ", of which the group has no copies");
     }
@@ -400,8 +460,17 @@ Status OperandCheck::checkCollective(const Op &op) const
     if (op.group != bucket.group)
         return broken(op, "goes over the group " + group.name + ", not over the bucket's");
     const bool gather = op.kind == OpKind::AllGather;
-    if (target.id != (gather ? bucket.param : bucket.grad)
-        || op.reads[0] != (gather ? bucket.paramSlice : bucket.grad))
+    const Buffer &source = m_program.buffer(op.reads[0]);
+    // Storage for one use or one micro-batch: as large as the bucket, with its tensors inside.
+    const auto passing = [&](const Buffer &root, MemoryKind kind) {
+        return root.kind == kind && !root.persistent && root.parent == none
+            && numelOf(root.shape) == bucket.padded;
+    };
+    const bool right = gather ? op.reads[0] == bucket.paramSlice
+            && (bucket.param != none ? target.id == bucket.param : passing(target, MemoryKind::Gathered))
+        : bucket.grad != none ? target.id == bucket.grad && source.id == bucket.grad
+                              : target.id == bucket.gradSlice && passing(source, MemoryKind::Buckets);
+    if (!right)
         return broken(op, "is for " + target.name + ", which is not its bucket's");
     if (op.kind != OpKind::AllReduce && bucket.slices == 1)
         return broken(op, "needs slices, but its bucket is whole on every rank");
@@ -441,6 +510,9 @@ Status OperandCheck::checkOnce() const
     std::vector<std::pair<Key, OpId>> keys;
     keys.reserve(m_program.ops.size());
     for (const Op &op : m_program.ops) {
+        // Keys and values are packed for the backward, and for a forward that is computed again: twice is right.
+        if (op.kind == OpKind::Recompute && op.segment == Segment::Kv)
+            continue;
         if ((op.unit.kind != UnitKind::None && !isTransfer(op.kind)) || op.kind == OpKind::LoadBatch)
             keys.push_back(
                 {{op.kind, op.unit.kind, op.unit.layer, op.segment, op.microbatch, op.chunk}, op.id});

@@ -8,7 +8,7 @@ namespace rankyard::plan {
 namespace {
 
 /// The table of units.h from the readers' side. A read is P (a parameter), B (a bias or the positions, where the model has them),
-/// X (the gradient of a branch: norm.b0, with dropout join.b0), or who must have written it last: segment, direction (l load, f
+/// X (the gradient of a branch: norm.b0, with dropout join.b0), C (of qkv: core.b0, in a ring kv.b0), or who must have written it last: segment, direction (l load, f
 /// forward, b backward-input), place among the writes. A write is A (activation or its gradient), Y (one that is a partial sum over
 /// the tensor group), G (a parameter's gradient), g (a bias' one), D (an activation with dropout only), S (stats), W (workspace).
 /// A row without a unit is for all that have the segment and no row of their own.
@@ -18,7 +18,8 @@ struct Row {
     OpKind kind;
     std::string_view reads;
     std::string_view writes;
-    std::string_view when = {}; ///< "gpt2", "llama", "train", "eval", "tensor", "whole"; several with spaces
+    std::string_view when =
+        {}; ///< "gpt2", "llama", "train", "eval", "tensor", "whole", "ring", "single"; several with spaces
 };
 
 constexpr UnitKind any = UnitKind::None;
@@ -34,12 +35,16 @@ constexpr Row table[] = {
     {any, Segment::Norm, forward, "join.f0 P B", "AA"},
     {any, Segment::Join, bi, "norm.b0", "Dg"},
     {any, Segment::Qkv, forward, "norm.f0 P B", "A"},
-    {any, Segment::Qkv, bi, "core.b0 P", "YG", "gpt2"},
-    {any, Segment::Qkv, bi, "core.b0 P", "AY", "llama"},
-    {any, Segment::Qkv, bw, "core.b0 norm.f0", "G", "gpt2"},
+    {any, Segment::Qkv, bi, "C P", "YG", "gpt2"},
+    {any, Segment::Qkv, bi, "C P", "AY", "llama"},
+    {any, Segment::Qkv, bw, "C norm.f0", "G", "gpt2"},
     {any, Segment::Qkv, bw, "qkv.b0 norm.f0", "G", "llama"},
-    {any, Segment::Core, forward, "qkv.f0", "AA"},
-    {any, Segment::Core, bi, "out.b0 qkv.f0 core.f0 core.f1", "A"},
+    {any, Segment::Core, forward, "qkv.f0", "AA", "single"},
+    {any, Segment::Core, bi, "out.b0 qkv.f0 core.f0 core.f1", "A", "single"},
+    {any, Segment::Kv, forward, "qkv.f0", "A", "ring"},
+    {any, Segment::Core, forward, "qkv.f0 kv.f0", "AA", "ring"},
+    {any, Segment::Core, bi, "out.b0 qkv.f0 kv.f0 core.f0 core.f1", "AA", "ring"},
+    {any, Segment::Kv, bi, "core.b1", "A", "ring"},
     {any, Segment::Out, forward, "core.f0 P", "Y"},
     {any, Segment::Out, bi, "X P", "A"},
     {any, Segment::Out, bw, "X core.f0", "G"},
@@ -49,6 +54,7 @@ constexpr Row table[] = {
     {any, Segment::Up, forward, "norm.f0 P B", "AA"},
     {any, Segment::Up, bi, "down.b0 up.f0 P", "AYg"},
     {any, Segment::Up, bw, "up.b0 norm.f0", "G"},
+    {UnitKind::Mlp, Segment::Act, OpKind::Recompute, "up.f0", "A"},
     {any, Segment::Down, forward, "up.f1 P", "Y"},
     {any, Segment::Down, bi, "X P", "A"},
     {any, Segment::Down, bw, "X up.f1", "G"},
@@ -67,7 +73,8 @@ bool applies(std::string_view when, const Variant &variant)
     const auto has = [&](std::string_view word) { return when.find(word) != std::string_view::npos; };
     return !(has("gpt2") && !variant.biases) && !(has("llama") && variant.biases)
         && !(has("train") && !variant.train) && !(has("eval") && variant.train)
-        && !(has("tensor") && !variant.tensor) && !(has("whole") && variant.tensor);
+        && !(has("tensor") && !variant.tensor) && !(has("whole") && variant.tensor)
+        && !(has("ring") && variant.ring == 1) && !(has("single") && variant.ring > 1);
 }
 
 Source sourceOf(std::string_view word)
@@ -95,7 +102,9 @@ Signature parse(const Row &row, const Variant &variant)
         begin = end + 1;
         if (word == "B" && !variant.biases)
             continue;
-        signature.reads.push_back(sourceOf(word != "X" ? word : variant.dropout ? "join.b0" : "norm.b0"));
+        signature.reads.push_back(sourceOf(word == "X"       ? (variant.dropout ? "join.b0" : "norm.b0")
+                                               : word == "C" ? (variant.ring > 1 ? "kv.b0" : "core.b0")
+                                                             : word));
     }
     for (const char code : row.writes) {
         if ((code == 'g' && !variant.biases) || (code == 'D' && !variant.dropout))
@@ -114,6 +123,10 @@ Variant::Variant(const StepProgram &program) : train(program.kind == ProgramKind
     tensor = std::any_of(program.groups.begin(), program.groups.end(), [](const Group &group) {
         return group.axes == std::vector<std::string>{"tp"} && group.pick == Pick::All;
     });
+    for (const Group &group : program.groups) {
+        if (group.axes == std::vector<std::string>{"cp"})
+            ring = group.size;
+    }
     dropout = std::any_of(program.ops.begin(), program.ops.end(), [&](const Op &op) {
         return op.kind == OpKind::BackwardInput && op.segment == Segment::Join && !op.writes.empty()
             && program.buffer(op.writes[0]).tensor == none;
@@ -149,7 +162,8 @@ Signatures::Signatures(const Variant &variant)
 
 const Signature *Signatures::find(const Op &op) const
 {
-    const OpKind kind = op.kind == OpKind::Recompute ? OpKind::Forward : op.kind;
+    const bool again = op.kind == OpKind::Recompute && op.segment != Segment::Act;
+    const OpKind kind = again ? OpKind::Forward : op.kind;
     const Signature *general = nullptr;
     for (const Entry &entry : m_all) {
         if (entry.segment != op.segment || entry.kind != kind)

@@ -27,7 +27,8 @@ struct Variant {
     bool train = true;
     bool biases = true; ///< gpt2; without: llama
     bool dropout = false;
-    bool tensor = false; ///< a tensor group of more than one
+    bool tensor = false;   ///< a tensor group of more than one
+    std::int32_t ring = 1; ///< ranks of the context group
     /// Read off the program: from its tensors' names, its groups, and whether joins have gradients of their own.
     explicit Variant(const StepProgram &program);
 };

@@ -112,14 +112,20 @@ Status checkBucket(const StepProgram &program, std::size_t index, std::vector<bo
         return refers(id, program.buffers) && numelOf(program.buffer(id).shape) == numel;
     };
     const auto isSlice = [&](BufferId slice, BufferId root) {
+        if (root == none) // whole for one use at a time only
+            return holds(slice, own) && program.buffer(slice).parent == none
+                && program.buffer(slice).persistent;
         if (bucket.slices == 1)
             return slice == root;
         return holds(slice, own) && program.buffer(slice).parent == root
             && program.buffer(slice).sliceGroup == bucket.group && program.buffer(slice).viewOffset == 0;
     };
-    if (!holds(bucket.param, bucket.padded) || !isSlice(bucket.paramSlice, bucket.param))
+    const auto whole = [&](BufferId root) {
+        return root == none ? bucket.slices > 1 : holds(root, bucket.padded);
+    };
+    if (!whole(bucket.param) || !isSlice(bucket.paramSlice, bucket.param))
         return wrong(where, "has no whole storage of its parameters");
-    if (train && (!holds(bucket.grad, bucket.padded) || !isSlice(bucket.gradSlice, bucket.grad)))
+    if (train && (!whole(bucket.grad) || !isSlice(bucket.gradSlice, bucket.grad)))
         return wrong(where, "has no whole storage of its gradients");
     if (train
         && (!holds(bucket.exp1, own) || !holds(bucket.exp2, own)
@@ -133,6 +139,8 @@ Status checkBucket(const StepProgram &program, std::size_t index, std::vector<bo
         owned[at(id)] = true;
         const Tensor &tensor = program.tensors[at(id)];
         const auto isView = [&](BufferId view, BufferId root) {
+            if (root == none)
+                return view == none;
             if (!holds(view, tensor.numel))
                 return false;
             const Buffer &buffer = program.buffer(view);
@@ -202,6 +210,26 @@ Status checkTensors(const StepProgram &program)
     return {};
 }
 
+/// A tensor's value or gradient lies in storage as large as its bucket, at its offset; a part of it inside.
+Status checkTensorViews(const StepProgram &program)
+{
+    for (const Buffer &buffer : program.buffers) {
+        if (buffer.tensor == none)
+            continue;
+        const Tensor &tensor = program.tensors[at(buffer.tensor)];
+        const Bucket &bucket = program.buckets[at(tensor.bucket)];
+        const auto size = static_cast<std::int64_t>(bytesOf(buffer.dtype));
+        const std::int64_t begin = tensor.offset * size;
+        const bool inside = buffer.parent != none && buffer.sliceGroup == none
+            && numelOf(program.buffer(buffer.parent).shape) == bucket.padded && buffer.viewOffset >= begin
+            && buffer.viewOffset + buffer.bytes <= begin + tensor.numel * size;
+        if (!inside)
+            return wrong("buffer " + buffer.name,
+                         "does not lie where " + tensor.name + " lies in its bucket");
+    }
+    return {};
+}
+
 Status checkOp(const StepProgram &program, const Op &op)
 {
     const bool paired = op.kind == OpKind::Send || op.kind == OpKind::Recv;
@@ -249,6 +277,7 @@ Status checkStructure(const StepProgram &program)
 {
     RY_TRY(checkBuffers(program));
     RY_TRY(checkTensors(program));
+    RY_TRY(checkTensorViews(program));
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
         if (program.ops[i].id != static_cast<OpId>(i))
             return wrong("op " + std::to_string(i), "ids are not dense");

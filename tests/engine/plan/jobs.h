@@ -109,6 +109,18 @@ inline spec::JobSpec randomLayout(std::mt19937_64 &random)
     }
     job.model.layers = std::max<std::int64_t>(1, layout.pp * layout.virtualStages - 1) + pick(0, 3);
     job.batch.global = layout.dp * job.batch.micro * microbatches;
+    constexpr const char *modes[] = {"none", "none", "selective", "attention", "full"};
+    job.recompute.mode = modes[pick(0, 4)];
+    job.recompute.every = pick(1, 3);
+    if (pick(0, 3) == 0)
+        job.recompute.ratio = 0.1 * static_cast<double>(pick(1, 10));
+    layout.cp = pick(0, 2) == 0 ? pick(2, 3) : 1;
+    job.model.seq *= 2 * layout.cp;
+    job.zero.stage = pick(0, layout.pp > 1 ? 1 : 3);
+    job.zero.persistenceThreshold = pick(0, 1) == 0 ? 0 : pick(1, 200);
+    job.zero.prefetchBytes = pick(0, 3000);
+    job.zero.maxLive = pick(0, 3000);
+    job.zero.maxReuseDistance = pick(0, 3000);
     return job;
 }
 

@@ -289,8 +289,18 @@ TEST(Passes, PlanRefusesWhatItCannotDo)
                   j.layout.stages = {{0, 2}};
               }).where,
               "layout.stages");
-    EXPECT_EQ(refusal([](auto &j) { j.zero.stage = 2; }).where, "zero.stage");
-    EXPECT_EQ(refusal([](auto &j) { j.recompute.mode = "full"; }).where, "recompute.mode");
+    for (const std::int64_t stage : {2, 3}) {
+        const Error error = refusal([&](auto &j) {
+            j.zero.stage = stage;
+            j.layout.pp = 2;
+        });
+        EXPECT_EQ(error.where, "zero.stage");
+        EXPECT_EQ(error.expected, "1");
+        EXPECT_THAT(error.what, HasSubstr("layout.pp 1 with layout.dp 4"));
+    }
+    EXPECT_EQ(refusal([](auto &j) { j.zero.stage = 4; }).where, "zero.stage");
+    EXPECT_EQ(refusal([](auto &j) { j.recompute.toHost = true; }).where, "recompute.to_host");
+    EXPECT_EQ(refusal([](auto &j) { j.layout.cp = 3; }).where, "model.seq");
     EXPECT_EQ(refusal([](auto &j) { j.model.heads = 3; }).where, "model.heads");
     EXPECT_EQ(refusal([](auto &j) { j.model.hidden = 0; }).where, "model.hidden");
     EXPECT_EQ(refusal([](auto &j) { j.model.vocab = 1ll << 62; }).where, "model.vocab");
