@@ -69,12 +69,12 @@ FabricView::Shape FabricView::shape() const
     const QRectF area = QRectF(rect()).adjusted(28, 24, -28, -28 - theme.scaled(22) * facts().size());
     const double tall = theme.scaled(40);
     shape.spine = QRectF(area.left(), area.top(), area.width(), tall);
-    const double leafTop = area.top() + tall + (area.height() - 2 * tall) * 0.30;
+    const double nodeTop = area.bottom() - theme.scaled(116);
+    const double leafTop = area.top() + tall + (nodeTop - area.top() - 2 * tall) * 0.42;
     const double leafPitch = area.width() / shape.leaves;
     for (int i = 0; i < shape.leaves; ++i)
         shape.leaf.emplace_back(area.left() + i * leafPitch + 4, leafTop, leafPitch - 8, tall);
     const double nodePitch = area.width() / std::max(1, shape.nodes);
-    const double nodeTop = leafTop + tall + (area.height() - 2 * tall) * 0.30;
     shape.cardSize =
         QSizeF(std::min<double>(theme.scaled(64), (nodePitch - 28) / std::max(1, shape.cards) - 4),
                theme.scaled(22));

@@ -43,6 +43,10 @@ QString listOf(const std::vector<int> &ranks)
 
 Inspector::Inspector(QWidget *parent) : QScrollArea(parent)
 {
+    // Larger text needs a wider column.
+    const auto widen = [this] { setMinimumWidth(Theme::instance().scaled(240)); };
+    connect(&Theme::instance(), &Theme::changed, this, widen);
+    widen();
     setObjectName(QStringLiteral("side"));
     setWidgetResizable(true);
     setFrameShape(QFrame::NoFrame);
@@ -82,6 +86,7 @@ Inspector::Inspector(QWidget *parent) : QScrollArea(parent)
         setRole(label, FontRole::Mono);
         m_axes[i] = new QSpinBox(content);
         m_axes[i]->setRange(1, 100'000);
+        m_axes[i]->setMinimumWidth(44); // narrower than its widest number may be
         m_axes[i]->setAccessibleName(names[i].second);
         m_axes[i]->setToolTip(names[i].second);
         m_axes[i]->setButtonSymbols(QAbstractSpinBox::NoButtons);

@@ -140,6 +140,8 @@ void RunsPage::buildTable()
     });
     connect(m_table->selectionModel(), &QItemSelectionModel::selectionChanged, this,
             &RunsPage::selectionChanged);
+    connect(m_table->selectionModel(), &QItemSelectionModel::currentChanged, this,
+            &RunsPage::selectionChanged);
 }
 
 void RunsPage::addActions()
@@ -150,7 +152,7 @@ void RunsPage::addActions()
                                      tr("Shows the selected run in the Monitor"), category,
                                      QStringLiteral("monitor"), Qt::Key_Return, Scope::Page, page},
                                     [this] {
-                                        const QStringList ids = selected();
+                                        const QStringList ids = chosen();
                                         if (!ids.isEmpty())
                                             emit openRequested(ids.front());
                                     });
@@ -159,7 +161,7 @@ void RunsPage::addActions()
                          tr("Stops the selected runs at the next step, with a checkpoint"), category,
                          QStringLiteral("stop"), QKeySequence(Qt::CTRL | Qt::Key_Period), Scope::Page, page},
                         [this] {
-                            for (const QString &id : selected()) {
+                            for (const QString &id : chosen()) {
                                 const store::RunInfo *info = m_hub->find(id);
                                 if (info && telemetry::isLive(info->state))
                                     m_actions->perform(RunActions::Verb::Stop, id);
@@ -209,6 +211,14 @@ QStringList RunsPage::selected() const
     return ids;
 }
 
+/// What an action is about: the selected runs, or the one under the keyboard's cursor.
+QStringList RunsPage::chosen() const
+{
+    const QStringList ids = selected();
+    const QModelIndex current = m_table->currentIndex();
+    return ids.isEmpty() && current.isValid() ? QStringList{current.data(RunsModel::IdRole).toString()} : ids;
+}
+
 void RunsPage::select(const QStringList &runs)
 {
     QItemSelection selection;
@@ -255,7 +265,7 @@ void RunsPage::refresh()
 
 void RunsPage::selectionChanged()
 {
-    const QStringList ids = selected();
+    const QStringList ids = chosen();
     bool anyLive = false;
     bool allEnded = true;
     for (const QString &id : ids) {
@@ -267,14 +277,14 @@ void RunsPage::selectionChanged()
     m_registry->action(QStringLiteral("runs.open"))->setEnabled(ids.size() >= 1);
     m_registry->action(QStringLiteral("runs.stop"))->setEnabled(anyLive);
     m_registry->action(QStringLiteral("runs.delete"))->setEnabled(!ids.isEmpty() && allEnded);
-    m_compare->setVisible(!ids.isEmpty());
-    m_compare->setRuns(ids);
+    m_compare->setVisible(!selected().isEmpty());
+    m_compare->setRuns(selected());
 }
 
 void RunsPage::removeSelected()
 {
     QStringList names;
-    const QStringList ids = selected();
+    const QStringList ids = chosen();
     for (const QString &id : ids) {
         const store::RunInfo *info = m_hub->find(id);
         names << (info ? QString::fromStdString(info->name) : id);

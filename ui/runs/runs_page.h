@@ -34,6 +34,7 @@ public:
     ~RunsPage() override;
 
     QStringList selected() const;
+    QStringList chosen() const;
     void select(const QStringList &runs);
     QWidget *headWidget() const { return m_head; }
     QTableView *table() const { return m_table; }

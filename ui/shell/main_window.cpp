@@ -18,6 +18,7 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QPushButton>
+#include <QScreen>
 #include <QStackedWidget>
 #include <QVBoxLayout>
 
@@ -40,7 +41,9 @@ MainWindow::MainWindow(DataHub *hub, RunActions *actions, Settings *settings, QW
     m_registry->attach(this);
     connect(&Theme::instance(), &Theme::changed, this, &MainWindow::restyle);
     restyle();
-    resize(1600, 1000);
+    // Not larger than the screen leaves room for, with a title bar.
+    const QSize room = screen()->availableSize() - QSize(0, 40);
+    resize(QSize(1600, 1000).boundedTo(room));
     m_settings->bringBack(this);
     showPage(QStringLiteral("home"));
 }

@@ -32,6 +32,9 @@ ShortcutSheet::ShortcutSheet(ActionRegistry *registry, QWidget *window) : QFrame
     scroll->setFrameShape(QFrame::NoFrame);
     m_table = new ShortcutTable(registry);
     scroll->setWidget(m_table);
+    // The popup's own ground, also below a short table.
+    scroll->viewport()->setAutoFillBackground(false);
+    m_table->setAutoFillBackground(false);
     column->addWidget(scroll);
     window->installEventFilter(this);
     hide();
