@@ -112,7 +112,7 @@ void addLayout(Fields &f, Layout &l)
     f.push_back({"layout.dp", &l.dp, range(1, ranks, "Data-parallel replicas")});
     f.push_back({"layout.tp", &l.tp, range(1, ranks, "Tensor-parallel ranks")});
     f.push_back({"layout.pp", &l.pp, range(1, ranks, "Pipeline stages")});
-    f.push_back({"layout.cp", &l.cp, range(1, ranks, "Context-parallel ranks").onlyDefault()});
+    f.push_back({"layout.cp", &l.cp, range(1, ranks, "Context-parallel ranks")});
     f.push_back({"layout.virtual", &l.virtualStages, range(1, 1024, "Virtual stages a rank")});
     f.push_back(
         {"layout.stages", &l.stages, range(0, 10000, "Layers of each stage; null: balanced by cost")});
@@ -125,21 +125,21 @@ void addLayout(Fields &f, Layout &l)
 
 void addZero(Fields &f, Zero &z)
 {
-    f.push_back({"zero.stage", &z.stage,
-                 range(0, 3, "1: optimizer states, 2: gradients too, 3: parameters too are sharded over dp")
-                     .only({0, 1})});
+    f.push_back(
+        {"zero.stage", &z.stage,
+         range(0, 3, "1: optimizer states, 2: gradients too, 3: parameters too are sharded over dp")});
     f.push_back(
         {"zero.shard", &z.shard, range(0, 65536, "Ranks that share one copy; 0: all of dp").onlyDefault()});
     f.push_back(
         {"zero.bucket_bytes", &z.bucketBytes, range(1, maxBytes, "Size of a gradient bucket in bytes")});
     f.push_back({"zero.prefetch_bytes", &z.prefetchBytes,
-                 range(0, maxBytes, "Stage 3: bytes gathered ahead of use").onlyDefault()});
+                 range(0, maxBytes, "Stage 3: bytes gathered ahead of use")});
     f.push_back({"zero.persistence_threshold", &z.persistenceThreshold,
-                 range(0, maxBytes, "Stage 3: parameters of fewer elements stay whole").onlyDefault()});
+                 range(0, maxBytes, "Stage 3: parameters of fewer elements stay whole")});
     f.push_back({"zero.max_live", &z.maxLive,
-                 range(1, maxBytes, "Stage 3: gathered parameters at once, in elements").onlyDefault()});
+                 range(1, maxBytes, "Stage 3: gathered parameters at once, in elements")});
     f.push_back({"zero.max_reuse_distance", &z.maxReuseDistance,
-                 range(0, maxBytes, "Stage 3: kept when used again within so many elements").onlyDefault()});
+                 range(0, maxBytes, "Stage 3: kept when used again within so many elements")});
     f.push_back({"zero.sub_group", &z.subGroup,
                  range(1, maxBytes, "Elements of one offloaded optimizer step").onlyDefault()});
 }
@@ -191,12 +191,10 @@ void addPrecision(Fields &f, Precision &p)
 void addMemory(Fields &f, JobSpec &j)
 {
     Recompute &r = j.recompute;
-    f.push_back(
-        {"recompute.mode", &r.mode,
-         oneOf({"none", "selective", "attention", "full"}, "What backward computes again").only({"none"})});
-    f.push_back({"recompute.every", &r.every, range(1, 10000, "Every so many layers").onlyDefault()});
-    f.push_back(
-        {"recompute.ratio", &r.ratio, range(0, 1, "Part of the layers; null: by every").onlyDefault()});
+    f.push_back({"recompute.mode", &r.mode,
+                 oneOf({"none", "selective", "attention", "full"}, "What backward computes again")});
+    f.push_back({"recompute.every", &r.every, range(1, 10000, "Every so many layers")});
+    f.push_back({"recompute.ratio", &r.ratio, range(0, 1, "Part of the layers; null: by every")});
     f.push_back({"recompute.partition", &r.partition,
                  any("Keep a tensor-parallel slice of what is saved").onlyDefault()});
     f.push_back({"recompute.to_host", &r.toHost, any("Keep what is saved in host memory").onlyDefault()});

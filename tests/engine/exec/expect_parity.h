@@ -19,10 +19,17 @@ inline ParityOptions parityOptions(std::int64_t steps = 20)
     return options;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::int64_t mostSteps = 2; ///< instrumented kernels take ten times as long
+#else
+constexpr std::int64_t mostSteps = 20;
+#endif
+
 /// The job in its layout gives what one rank gives; of long runs also that it learns.
 inline void expectParity(const spec::JobSpec &job, const std::string &what, std::int64_t steps = 20)
 {
     SCOPED_TRACE(what);
+    steps = std::min(steps, mostSteps);
     const auto report = checkParity(job, parityOptions(steps));
     ASSERT_TRUE(report.ok()) << report.error().text();
     EXPECT_TRUE(report->ok()) << "loss " << report->worstLoss << " (limit " << report->lossLimit << "), "

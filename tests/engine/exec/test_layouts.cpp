@@ -131,3 +131,62 @@ TEST(Layouts, TensorAndPipelineTogether)
         }
     }
 }
+
+TEST(Layouts, ZeroStages)
+{
+    for (const char *family : {"gpt2", "llama"}) {
+        for (const int stage : {1, 2, 3}) {
+            for (const int dp : {2, 3, 5}) {
+                spec::JobSpec job = layoutJob(family);
+                job.layout.dp = dp;
+                job.batch.global = 4 * dp; // two micro-batches
+                job.zero.stage = stage;
+                job.zero.persistenceThreshold = dp == 2 ? 0 : 50;
+                job.zero.prefetchBytes = dp == 3 ? 0 : 1 << 20;
+                expectParity(
+                    job, std::string(family) + " zero " + std::to_string(stage) + " dp " + std::to_string(dp),
+                    dp == 2 ? 20 : 4);
+            }
+        }
+    }
+}
+
+TEST(Layouts, Recompute)
+{
+    for (const char *family : {"gpt2", "llama"}) {
+        for (const char *mode : {"selective", "attention", "full"}) {
+            for (const int every : {1, 2}) {
+                spec::JobSpec job = layoutJob(family);
+                job.layout.dp = 2;
+                job.layout.tp = every == 2 ? 3 : 1;
+                job.zero.stage = every == 2 ? 1 : 3;
+                job.model.dropout = 0.1;
+                job.recompute.mode = mode;
+                job.recompute.every = every;
+                expectParity(job, std::string(family) + " " + mode + " every " + std::to_string(every), 6);
+            }
+        }
+    }
+}
+
+TEST(Layouts, ContextParallel)
+{
+    for (const char *family : {"gpt2", "llama"}) {
+        for (const int cp : {2, 3}) {
+            for (const int dp : {1, 2}) {
+                spec::JobSpec job = layoutJob(family);
+                job.layout.cp = cp;
+                job.layout.dp = dp;
+                job.layout.tp = cp == 3 && dp == 1 ? 2 : 1;
+                if (job.model.kvHeads && job.layout.tp == 2)
+                    job.model.kvHeads = 2;
+                job.zero.stage = dp == 2 ? 3 : 1;
+                job.model.dropout = 0.1;
+                job.recompute.mode = dp == 2 ? "attention" : "none";
+                expectParity(job,
+                             std::string(family) + " cp " + std::to_string(cp) + " dp " + std::to_string(dp),
+                             dp == 1 ? 20 : 4);
+            }
+        }
+    }
+}
