@@ -49,6 +49,9 @@ TEST_F(Layouts, ProcessesGiveWhatOneRankGives)
              {Settings{"layout.tp=2"},
               {"layout.tp=2", "layout.sequence_parallel=true", "layout.dp=2", "zero.stage=1"},
               {"layout.pp=2", "layout.schedule=gpipe", "batch.micro=2"},
+              {"layout.dp=2", "zero.stage=2", "batch.micro=2"},
+              {"layout.dp=2", "zero.stage=3", "zero.persistence_threshold=0", "zero.max_reuse_distance=0"},
+              {"layout.cp=2", "recompute.mode=full", "recompute.every=2"},
               {"layout.pp=2", "layout.virtual=2", "layout.schedule=zbv", "batch.micro=2"},
               {"layout.tp=2", "layout.pp=2", "layout.schedule=zb-h1", "batch.micro=2"}}) {
             SCOPED_TRACE(layout.back() + (other ? " llama" : ""));
@@ -68,8 +71,9 @@ TEST_F(Layouts, ACheckpointGoesOnInAnotherLayout)
         file, {"layout.tp=2", "layout.pp=2", "batch.micro=2", "layout.sequence_parallel=true", "run.steps=3"},
         &run);
     ASSERT_EQ(first.size(), 3u);
-    for (const Settings &layout :
-         {Settings{"layout.dp=2", "zero.stage=1"}, {"layout.pp=2", "batch.micro=2"}}) {
+    for (const Settings &layout : {Settings{"layout.dp=2", "zero.stage=1"},
+                                   {"layout.dp=2", "zero.stage=3"},
+                                   {"layout.pp=2", "batch.micro=2"}}) {
         std::vector<std::string> arguments = {"train", file, "--json", "--resume", run};
         for (const std::string &setting : layout)
             arguments.insert(arguments.end(), {"--set", setting});

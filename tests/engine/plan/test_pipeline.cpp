@@ -99,7 +99,6 @@ TEST(Pipeline, BubbleIsTheClosedForm)
     }
     expectIdle("interleaved", 3, 6, 3);
     expectIdle("zb-h1", 8, 9, 1);
-    expectIdle("1f1b", 8, 11, 1);
 }
 
 /// ZB-V with TF = TB = TW and m ≥ 2p: nothing idles but the time that the pipeline takes to fill (Qi et al. 2024: zero bubble
