@@ -21,7 +21,8 @@ std::atomic<int> interrupts{0};
 
 void onInterrupt(int) { interrupts.fetch_add(1); }
 
-/// Ctrl-C and termination are counted while one lives: the first asks the run to stop, the second kills it.
+/// Ctrl-C and termination are counted while one lives: the first asks the run to stop, the second kills it. A terminal that is
+/// closed ends the client only; the run goes on.
 class InterruptGuard
 {
 public:
@@ -41,7 +42,7 @@ public:
     InterruptGuard &operator=(const InterruptGuard &) = delete;
 
 private:
-    static constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    static constexpr int signals[] = {SIGINT, SIGTERM};
     struct sigaction m_before[std::size(signals)];
 };
 
@@ -53,7 +54,10 @@ public:
         : m_store(store),
           m_run(std::move(run)),
           m_live(::isatty(2))
-    {}
+    {
+        if (const auto newest = m_store.logs(m_run, 0, 1); newest && !newest->empty())
+            m_lastLog = newest->back().id;
+    }
     ~ProgressLine()
     {
         if (m_shown && m_live)
@@ -66,6 +70,7 @@ public:
         if (!now && time < m_next)
             return;
         m_next = time + (m_live ? 200'000'000 : 5'000'000'000);
+        tellErrors();
         const auto info = m_store.run(m_run);
         if (!info || info->step == 0 || info->step == m_step)
             return;
@@ -85,7 +90,7 @@ public:
                 bytes += std::accumulate(row.record.memory.begin(), row.record.memory.end(), std::int64_t{0});
             text += "  " + formatBytes(static_cast<double>(bytes));
         }
-        if (info->step > m_firstStep) {
+        if (info->step > m_firstStep && info->step < info->steps) {
             const double each =
                 static_cast<double>(time - m_firstNs) * 1e-9 / static_cast<double>(info->step - m_firstStep);
             text += "  " + formatDuration(each * static_cast<double>(info->steps - info->step)) + " left";
@@ -96,9 +101,24 @@ public:
     }
 
 private:
+    /// What the ranks log as an error, a checkpoint that failed above all, while the run goes on.
+    void tellErrors()
+    {
+        const auto rows = m_store.logs(m_run, m_lastLog, 1000);
+        if (!rows || rows->empty())
+            return;
+        m_lastLog = rows->back().id;
+        for (const store::LogRow &row : *rows) {
+            if (row.record.level == telemetry::Level::Error)
+                std::fprintf(stderr, "%sstep %lld, rank %d: %s\n", m_live ? "\r\033[K" : "",
+                             static_cast<long long>(row.record.step), row.rank, row.record.text.c_str());
+        }
+    }
+
     store::RunStore &m_store;
     std::string m_run;
     bool m_live;
+    std::int64_t m_lastLog = 0;
     bool m_shown = false;
     std::int64_t m_next = 0;
     std::int64_t m_step = 0;
@@ -162,11 +182,22 @@ Result<Exit> watch(session::RunService &service, const std::string &run, Output 
         output.document(document);
     } else if (info) {
         output.line(run + " " + telemetry::nameOf(last->state) + " after step " + std::to_string(info->step)
-                    + ", loss " + formatNumber(info->lastLoss, 5));
+                    + (info->step > 0 ? ", loss " + formatNumber(info->lastLoss, 5) : ""));
         if (!document["valid"].empty())
             output.line("validation loss " + formatNumber(document["valid"].back().value("loss", NAN), 5));
     }
     return exit;
+}
+
+/// The connection to the agent, which says once when the store does not take what the run tells.
+Result<std::unique_ptr<session::RunService>> openService(Output &output)
+{
+    session::RunService::Callbacks callbacks;
+    callbacks.trouble = [&output, told = false](const Error &error) mutable {
+        if (!std::exchange(told, true))
+            output.note("rankyardctl: the run's records cannot be stored: " + error.text());
+    };
+    return session::RunService::open(store::RunStore::defaultFile(), std::move(callbacks));
 }
 
 /// Reading a large corpus before the start may take long: Ctrl-C calls it off.
@@ -200,7 +231,8 @@ Result<Exit> train(const TrainOptions &options, Output &output)
     if (options.steps)
         overrides.push_back("run.steps=" + std::to_string(*options.steps));
     session::StartRequest request;
-    request.runDir = options.runDir;
+    if (!options.runDir.empty())
+        request.runDir = std::filesystem::absolute(options.runDir).string(); // the agent is at home elsewhere
     RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
     if (!options.resume.empty()) {
         RY_ASSIGN(const auto info, store->run(options.resume));
@@ -220,7 +252,7 @@ Result<Exit> train(const TrainOptions &options, Output &output)
             .withHint("rankyardctl train JOB, or train --resume RUN");
     }
     const InterruptGuard guard; // from here on something of ours may run
-    RY_ASSIGN(const auto service, session::RunService::open(store::RunStore::defaultFile(), {}));
+    RY_ASSIGN(const auto service, openService(output));
     RY_ASSIGN(const std::string run, startInterruptibly(*service, std::move(request)));
     if (options.detach) {
         if (output.json)
@@ -251,16 +283,16 @@ void addTrain(Commands &commands)
                     "Start from the newest checkpoint of this run; without a job, continue it");
 
     auto run = std::make_shared<std::string>("last");
-    CLI::App *attach = commands.add(
-        commands.root(), "attach", "Catch up with a run and follow it; Ctrl-C leaves it running",
-        [run](Output &output) -> Result<Exit> {
-            const InterruptGuard guard;
-            RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
-            RY_ASSIGN(const auto info, store->run(*run));
-            RY_ASSIGN(const auto service, session::RunService::open(store::RunStore::defaultFile(), {}));
-            RY_TRY(service->follow(info.id));
-            return watch(*service, info.id, output, {.stopOnInterrupt = false});
-        });
+    CLI::App *attach =
+        commands.add(commands.root(), "attach", "Catch up with a run and follow it; Ctrl-C leaves it running",
+                     [run](Output &output) -> Result<Exit> {
+                         const InterruptGuard guard;
+                         RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
+                         RY_ASSIGN(const auto info, store->run(*run));
+                         RY_ASSIGN(const auto service, openService(output));
+                         RY_TRY(service->follow(info.id));
+                         return watch(*service, info.id, output, {.stopOnInterrupt = false});
+                     });
     attach->add_option("run", *run, "Id, a unique beginning of it, or \"last\"");
 }
 

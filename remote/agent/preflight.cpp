@@ -4,6 +4,7 @@
 #include "engine/base/file.h"
 #include "engine/checkpoint/store.h"
 #include "engine/data/corpus.h"
+#include "engine/plan/units.h"
 #include "engine/store/run_store.h"
 #include "remote/agent/cgroup.h"
 #include "remote/agent/run_files.h"
@@ -113,6 +114,23 @@ Status checkMemory(const plan::Plan &plan)
             "rankyardctl plan shows what takes it; a smaller batch.micro or a higher zero.stage takes less");
 }
 
+/// A model that cannot fit by its parameters alone is refused before it is planned: its program may be huge.
+Status checkParameters(const spec::JobSpec &job)
+{
+    double parameters = 0;
+    for (const plan::TensorSpec &tensor : plan::modelTensors(job))
+        parameters += static_cast<double>(plan::numelOf(tensor.shape));
+    const double copies = job.zero.stage >= 3 ? 1 : static_cast<double>(job.layout.dp * job.layout.cp);
+    const double needed = parameters * copies * static_cast<double>(bytesOf(job.precision.compute));
+    const std::int64_t free = freeMemory();
+    if (free < 0 || needed <= static_cast<double>(free))
+        return {};
+    return Error::make(Code::DoesNotFit, "the model's parameters do not fit on this host", "model")
+        .withFound(formatCount(parameters) + " parameters, " + formatBytes(needed) + " on all ranks")
+        .withExpected("at most " + formatBytes(static_cast<double>(free)))
+        .withHint("Fewer layers or a smaller model.hidden takes less");
+}
+
 Status findCheckpoint(Prepared &prepared, const std::string &fingerprint)
 {
     const std::string &from = prepared.order.resume;
@@ -147,6 +165,9 @@ Result<Prepared> prepareRun(StartOrder order)
 {
     if (!store::isRunId(order.id))
         return Error::make(Code::Usage, "this is no run id", "run").withFound(order.id);
+    if (!order.runDir.empty() && !fs::path(order.runDir).is_absolute())
+        return Error::make(Code::Usage, "the run's folder must be an absolute path", "run_dir")
+            .withFound(order.runDir);
     if (order.jobDir.empty() && store::isRunId(order.resume)) {
         // Continued without its job's file: paths mean what they meant then.
         if (const auto before = readRunFile(runLink(order.resume)))
@@ -157,6 +178,7 @@ Result<Prepared> prepareRun(StartOrder order)
         return Error::make(Code::BadJob, "this agent runs jobs on its own host only", "cluster")
             .withFound(job.cluster)
             .withExpected("local");
+    RY_TRY(checkParameters(job));
     RY_ASSIGN(plan::Plan plan, plan::makePlan(job));
     RY_ASSIGN(const data::Corpus corpus, data::Corpus::open(job, order.jobDir));
     RY_TRY(checkMemory(plan));

@@ -147,6 +147,7 @@ private:
     std::string m_actor;
     std::int64_t m_killedNs = 0;
     std::int64_t m_syncedNs = 0;
+    std::int64_t m_tickNs = 0; ///< of the last tick
     bool m_dirty = false;
     bool m_trouble = false;
     bool m_concluded = false;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <csignal>
 #include <unistd.h>
+#include <utility>
 
 namespace rankyard::agent {
 
@@ -132,6 +133,11 @@ void Run::tick()
 {
     m_tick = m_loop.after(tickTime, [this] { tick(); });
     const std::int64_t now = monotonicNs();
+    // After a time in which this process did not run (stopped, a suspended host) nothing was heard of the ranks either.
+    if (now - std::exchange(m_tickNs, now) > 4 * std::chrono::nanoseconds(tickTime).count()) {
+        for (Rank &rank : m_ranks)
+            rank.beatNs = rank.progressNs = now;
+    }
     if (now - m_syncedNs >= second) {
         m_syncedNs = now;
         m_spool->sync();

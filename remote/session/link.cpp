@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t noiseBytes = std::size_t{64} << 10;
 constexpr int greetMs = 30'000;
+constexpr std::chrono::seconds answerTime{10}; ///< but for a start, which plans and reads the corpus
 
 template<typename T>
 T valueOf(const Json &json, const char *key, T fallback)
@@ -194,7 +195,15 @@ Result<Json> Link::ask(const std::string &method, Json params)
         m_waiting.erase(id);
         return sent.error();
     }
-    m_answered.wait(lock, [&] { return m_waiting[id].result.has_value() || m_lost; });
+    const auto answered = [&] { return m_waiting[id].result.has_value() || m_lost; };
+    if (method == "start") {
+        m_answered.wait(lock, answered);
+    } else if (!m_answered.wait_for(lock, answerTime, answered)) {
+        m_waiting.erase(id);
+        return Error::make(Code::NodeFailed, "the agent does not answer", m_agent.host)
+            .withFound("nothing for 10 s after \"" + method + "\" (pid " + std::to_string(m_agent.pid) + ")")
+            .withHint("It may be stopped or its disk hangs; its runs go on as far as they can");
+    }
     const Waiting answer = std::move(m_waiting[id]);
     m_waiting.erase(id);
     return answer.result ? *answer.result : Result<Json>(*m_lost);

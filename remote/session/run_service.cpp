@@ -17,6 +17,8 @@ using telemetry::Record;
 namespace {
 
 constexpr std::chrono::milliseconds batchTime{100};
+constexpr std::chrono::seconds patience{
+    2}; ///< of who waits for an ended run whose records the store does not take
 constexpr std::size_t batchRecords = 5000;
 constexpr std::size_t queueRecords =
     200'000; ///< beyond, the link waits, and the agent's spool keeps what comes
@@ -68,6 +70,8 @@ private:
     std::map<std::string, Followed> m_runs;
     std::size_t m_queued = 0;
     std::optional<Error> m_lost;
+    std::optional<Error> m_trouble; ///< the store does not take what is in the queue
+    std::chrono::steady_clock::time_point m_troubleSince;
     bool m_closing = false;
     bool m_asking = false; ///< the storing thread waits for a reply: the link must not wait for it
 
@@ -298,6 +302,9 @@ void Service::ingest(const std::string &run, std::vector<Record> batch)
         if (m_callbacks.trouble)
             m_callbacks.trouble(status.error());
         std::unique_lock lock(m_mutex);
+        if (!m_trouble)
+            m_troubleSince = std::chrono::steady_clock::now();
+        m_trouble = status.error();
         if (m_filled.wait_for(lock, pause, [this] { return m_closing; }))
             break;
         pause = std::min(pause * 2, std::chrono::milliseconds(5000));
@@ -305,6 +312,8 @@ void Service::ingest(const std::string &run, std::vector<Record> batch)
     {
         const std::lock_guard lock(m_mutex);
         m_queued -= count;
+        if (!m_closing)
+            m_trouble.reset();
     }
     m_emptied.notify_all();
     if (m_callbacks.changed)
@@ -324,6 +333,12 @@ Result<RunStatus> Service::waitUntilEnded(const std::string &run, std::function<
             return *followed.status;
         if (m_lost)
             return *m_lost;
+        if (ended && m_trouble && std::chrono::steady_clock::now() - m_troubleSince > patience) {
+            Error error = *m_trouble;
+            error.hint = "The run has ended; its records are in " + followed.status->runDir
+                + " and are stored by the next attach when there is room";
+            return error;
+        }
         lock.unlock();
         const bool stop = cancelled && cancelled();
         lock.lock();

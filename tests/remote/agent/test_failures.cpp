@@ -113,6 +113,21 @@ TEST_F(Failures, ARankThatWaitsForASlowOneIsNotHung)
     EXPECT_EQ(status.state, RunState::Finished) << (status.error ? status.error->text() : "");
 }
 
+TEST_F(Failures, AnAgentThatWasStoppedForAWhileDoesNotBlameItsRanks)
+{
+    set("RANKYARD_HANG_MS", "1500");
+    openMain();
+    const std::string run = start(request("plain step_ms=20", 100'000));
+    ASSERT_TRUE(m_collector.waitForStep(run, 2));
+    ASSERT_EQ(::kill(m_agent, SIGSTOP), 0);
+    ::poll(nullptr, 0, 2500); // longer than a rank may be silent
+    ASSERT_EQ(::kill(m_agent, SIGCONT), 0);
+    ASSERT_TRUE(m_collector.waitForStep(run, 120));
+    ASSERT_TRUE(m_session->stop(run));
+    const auto status = m_collector.waitForEnd(run);
+    EXPECT_EQ(status.state, RunState::Stopped) << (status.error ? status.error->text() : "");
+}
+
 TEST_F(Failures, AFailureWhileStoppingIsTold)
 {
     openMain();
