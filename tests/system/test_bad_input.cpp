@@ -80,10 +80,10 @@ TEST_F(BadInput, RunDirectoriesInUseOrUnusable)
     EXPECT_EQ(fourth->wait(), 3);
     EXPECT_EQ(fourth->json()["error"]["code"], "io");
     // A relative one is the client's, who is not where the agent is.
-    const fs::path relative = fs::relative(m_dir / "ours ü");
+    const std::filesystem::path relative = std::filesystem::relative(m_dir / "ours ü");
     auto fifth = ctlDone({"train", job({{"/run/steps", 1}}), "--run-dir", relative.string(), "--json"});
     EXPECT_EQ(fifth->wait(), 0) << fifth->errors();
-    EXPECT_TRUE(fs::exists(m_dir / "ours ü" / "exit.json"));
+    EXPECT_TRUE(std::filesystem::exists(m_dir / "ours ü" / "exit.json"));
 }
 
 TEST_F(BadInput, ATruncatedCorpusIsFoundBeforeTheStart)
