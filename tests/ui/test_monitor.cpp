@@ -428,6 +428,42 @@ private slots:
         QVERIFY(!f.page->log()->isFollowing());
     }
 
+    // A run that another page has open has told its lines already.
+    void logOfARunThatIsOpenElsewhere_data()
+    {
+        QTest::addColumn<int>("state");
+        QTest::newRow("finished") << static_cast<int>(telemetry::RunState::Finished);
+        QTest::newRow("failed") << static_cast<int>(telemetry::RunState::Failed);
+        QTest::newRow("running") << static_cast<int>(telemetry::RunState::Running);
+    }
+
+    void logOfARunThatIsOpenElsewhere()
+    {
+        QFETCH(int, state);
+        test::SyntheticRun run = livingRun();
+        run.done = 300;
+        run.state = static_cast<telemetry::RunState>(state);
+        Fixture f(run);
+        const std::shared_ptr<RunData> held = f.hub->open(QString::fromStdString(f.run.id));
+        QTRY_VERIFY(held->isLoaded());
+        auto runs = store::RunStore::open(f.file, true);
+        const auto lines = (*runs)->logs(f.run.id, 0, 1'000'000);
+        QVERIFY(lines && !lines->empty());
+        f.open();
+        QCOMPARE(f.page->log()->model()->rowCount(), static_cast<int>(lines->size()));
+        // Away and back, while the other holds it: once each.
+        f.page->showRun({});
+        QCOMPARE(f.page->log()->model()->rowCount(), 0);
+        f.open();
+        QCOMPARE(f.page->log()->model()->rowCount(), static_cast<int>(lines->size()));
+        // And what comes later comes once.
+        QVERIFY(test::putSteps(f.file, f.run, 301, 320));
+        QTRY_COMPARE(f.chart("loss")->model(0).size(), std::size_t(320));
+        const auto all = (*runs)->logs(f.run.id, 0, 1'000'000);
+        QVERIFY(all && all->size() > lines->size());
+        QTRY_COMPARE(f.page->log()->model()->rowCount(), static_cast<int>(all->size()));
+    }
+
     void memoryOfAnotherRank()
     {
         test::SyntheticRun run = livingRun();

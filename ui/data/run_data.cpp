@@ -28,6 +28,7 @@ void RunData::apply(const RunUpdate &update)
         m_tails = update.tails;
         m_evals.clear();
         m_events.clear();
+        m_logs.clear();
         m_loaded = false;
         if (!update.predictedBytes.empty())
             m_predicted = update.predictedBytes;
@@ -46,6 +47,10 @@ void RunData::apply(const RunUpdate &update)
     if (update.events)
         m_events = *update.events;
     m_newLogs = update.logs;
+    m_logs.insert(m_logs.end(), m_newLogs.begin(), m_newLogs.end());
+    // Some more than needed stay, so that a full list does not shift with every line.
+    if (m_logs.size() > mostLogs + mostLogs / 20)
+        m_logs.erase(m_logs.begin(), m_logs.end() - mostLogs);
     m_rowsLoaded = update.rowsLoaded;
     m_rowsExpected = update.rowsExpected;
     m_loaded = m_loaded || update.complete;

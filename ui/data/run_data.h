@@ -10,6 +10,7 @@
 namespace rankyard::ui {
 
 /// Everything that a page knows of one run: the sum of its updates. GUI thread; grows only, until `cleared`.
+/// Pages share it: one that comes late finds here what the updates before have told.
 class RunData : public QObject
 {
     Q_OBJECT
@@ -32,7 +33,12 @@ public:
     const std::vector<RankColumns> &tails() const { return m_tails; }
     const std::vector<telemetry::EvalRecord> &evals() const { return m_evals; }
     const std::vector<telemetry::EventRecord> &events() const { return m_events; }
-    const std::vector<store::LogRow> &newLogs() const { return m_newLogs; } ///< of the last update
+    /// The newest lines of all updates, at least `mostLogs` of them once there are so many.
+    const std::vector<store::LogRow> &logs() const { return m_logs; }
+    const std::vector<store::LogRow> &newLogs() const
+    {
+        return m_newLogs;
+    } ///< while `changed` is told: of that update
     std::optional<double> predictedBytes(int rank) const;
 
     void apply(const RunUpdate &update);
@@ -54,6 +60,7 @@ private:
     std::vector<RankColumns> m_tails;
     std::vector<telemetry::EvalRecord> m_evals;
     std::vector<telemetry::EventRecord> m_events;
+    std::vector<store::LogRow> m_logs;
     std::vector<store::LogRow> m_newLogs;
     std::map<int, double> m_predicted;
 };

@@ -12,7 +12,6 @@ constexpr int pollMs = 100;
 constexpr int publishMs = 34;
 constexpr int listMs = 250;
 constexpr std::int64_t stepsPerPiece = 4000; ///< of one rank: some milliseconds for the page that takes them
-constexpr int mostLogs = 100'000;            ///< what a log pane keeps; the store gives the newest of them
 
 } // namespace
 

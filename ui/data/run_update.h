@@ -34,6 +34,9 @@ struct RankColumns {
     void append(const RankColumns &other);
 };
 
+/// Log lines that are kept of a run: of those, the newest.
+inline constexpr int mostLogs = 100'000;
+
 /// News of one run, made on the reader's thread and never changed afterwards. Updates of a run come in order, none is left out;
 /// `reset` says that what came before is void.
 struct RunUpdate {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
-#include "engine/store/run_store.h"
+#include "ui/data/run_update.h"
 
 #include <QAbstractListModel>
 #include <QSortFilterProxyModel>
@@ -17,7 +17,7 @@ class LogModel : public QAbstractListModel
     Q_OBJECT
 public:
     enum Roles { LevelRole = Qt::UserRole + 1, StepRole, RankRole, TextRole, TimeRole };
-    static constexpr int most = 100'000;
+    static constexpr int most = mostLogs;
 
     explicit LogModel(QObject *parent = nullptr);
     void clear();

@@ -142,6 +142,14 @@ LogPane::LogPane(QWidget *parent)
     copy->setShortcutContext(Qt::WidgetWithChildrenShortcut);
     connect(copy, &QAction::triggered, this, &LogPane::copySelection);
     m_view->addAction(copy);
+    auto *all = new QAction(tr("Show all lines"), this);
+    all->setShortcut(QKeySequence::Cancel);
+    all->setShortcutContext(Qt::WidgetShortcut);
+    connect(all, &QAction::triggered, this, [this] {
+        m_filter->clear();
+        m_view->setFocus(Qt::ShortcutFocusReason);
+    });
+    m_filter->addAction(all);
     m_view->setContextMenuPolicy(Qt::ActionsContextMenu);
     setRole(m_title, FontRole::Strong);
     updateChip();

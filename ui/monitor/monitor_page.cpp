@@ -209,6 +209,7 @@ void MonitorPage::showRun(const QString &run)
     m_run = run.isEmpty() ? nullptr : m_hub->open(run);
     m_charts->reset(m_run && m_run->hasInfo() ? m_run.get() : nullptr);
     if (m_run) {
+        m_log->append(m_run->logs()); // another page may have it open, and has had its updates
         connect(m_run.get(), &RunData::cleared, this, [this] {
             m_log->clear();
             m_charts->reset(m_run.get());
