@@ -7,12 +7,29 @@ namespace rankyard::app {
 
 namespace {
 
+constexpr int mostPixels = 16384; ///< of a side of a picture
+
 Error bad(const char *what, const QString &found, const QString &expected)
 {
     return Error::make(Code::Usage, what)
         .withFound(found.toStdString())
         .withExpected(expected.toStdString())
         .withHint("See rankyard --help");
+}
+
+Result<QSize> sizeOf(const QString &text)
+{
+    const QStringList parts = text.split(QLatin1Char('x'));
+    bool wide = false;
+    bool high = false;
+    const QSize size(parts.value(0).toInt(&wide), parts.value(1).toInt(&high));
+    if (parts.size() != 2 || !wide || !high)
+        return bad("not a size", text, QStringLiteral("WIDTHxHEIGHT, for example 1600x1000"));
+    const QSize least = ui::MainWindow::smallestSize();
+    if (size.expandedTo(least) != size || size.width() > mostPixels || size.height() > mostPixels)
+        return bad("the window has no such size", text,
+                   QStringLiteral("%1x%2 to %3x%3").arg(least.width()).arg(least.height()).arg(mostPixels));
+    return size;
 }
 
 } // namespace
@@ -45,11 +62,7 @@ Result<CommandLine> parseCommandLine(const QStringList &words)
                 return bad("no such theme", line.theme, QStringLiteral("dark or light"));
         } else if (word == QLatin1String("--size")) {
             RY_ASSIGN(const QString text, value());
-            const QStringList parts = text.split(QLatin1Char('x'));
-            line.size = QSize(parts.value(0).toInt(), parts.value(1).toInt());
-            if (parts.size() != 2 || line.size.width() < 320 || line.size.height() < 240
-                || line.size.width() > 16384 || line.size.height() > 16384)
-                return bad("not a size", text, QStringLiteral("WIDTHxHEIGHT, for example 1600x1000"));
+            RY_ASSIGN(line.size, sizeOf(text));
         } else if (word == QLatin1String("--scale")) {
             RY_ASSIGN(const QString text, value());
             bool ok = false;
@@ -65,6 +78,9 @@ Result<CommandLine> parseCommandLine(const QStringList &words)
         } else if (word == QLatin1String("--snapshot")) {
             RY_ASSIGN(line.snapshot, value());
             RY_ASSIGN(line.picture, value());
+            if (!line.picture.endsWith(QLatin1String(".png"), Qt::CaseInsensitive))
+                return bad("pictures are written as PNG only", line.picture,
+                           QStringLiteral("a file name that ends in .png"));
             if (!ui::MainWindow::pageNames().contains(line.snapshot))
                 return bad("no such page", line.snapshot,
                            ui::MainWindow::pageNames().join(QStringLiteral(", ")));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "app/workbench/command_line.h"
+#include "app/workbench/display.h"
 #include "app/workbench/predict.h"
 #include "app/workbench/service_actions.h"
 #include "app/workbench/snapshot.h"
@@ -24,14 +25,6 @@ int complain(const Error &error)
 {
     std::fprintf(stderr, "rankyard: %s\n", error.text().c_str());
     return static_cast<int>(exitFor(error.code));
-}
-
-/// Qt aborts without a display; we say what to do instead.
-bool hasDisplay()
-{
-    if (qEnvironmentVariableIsSet("QT_QPA_PLATFORM"))
-        return true;
-    return !qEnvironmentVariableIsEmpty("DISPLAY") || !qEnvironmentVariableIsEmpty("WAYLAND_DISPLAY");
 }
 
 QStringList wordsOf(int argc, char **argv)
@@ -108,11 +101,8 @@ int main(int argc, char **argv)
         }
         qputenv("QT_QPA_PLATFORM", "offscreen");
         qputenv("QT_SCALE_FACTOR", QByteArray::number(line.scale));
-    } else if (!hasDisplay()) {
-        return complain(
-            Error::make(Code::NotHere, "there is no display to open a window on")
-                .withHint(
-                    "Draw a page with rankyard --snapshot monitor FILE.png, or train with rankyardctl train JOB"));
+    } else if (const Status display = app::findDisplay(); !display) {
+        return complain(display.error());
     }
 
     QCoreApplication::setApplicationName(QStringLiteral("rankyard"));

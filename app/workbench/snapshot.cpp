@@ -11,7 +11,9 @@
 #include <QCursor>
 #include <QEventLoop>
 #include <QFileInfo>
+#include <QImageWriter>
 #include <QPixmap>
+#include <QSaveFile>
 
 #include <algorithm>
 
@@ -58,6 +60,26 @@ Result<QString> runFor(const QString &open, const ui::DataHub &hub)
     return QString::fromStdString(found->id);
 }
 
+Status write(const QImage &image, const QString &picture)
+{
+    // Whole or not at all: a picture that was there before stays until the new one is complete.
+    QSaveFile file(picture);
+    QString reason;
+    if (!file.open(QIODevice::WriteOnly)) {
+        reason = file.errorString();
+    } else {
+        QImageWriter writer(&file, "png");
+        if (!writer.write(image))
+            reason = writer.error() == QImageWriter::DeviceError ? file.errorString() : writer.errorString();
+        else if (!file.commit())
+            reason = file.errorString();
+    }
+    if (reason.isEmpty())
+        return {};
+    return Error::make(Code::Io, "the picture could not be written: " + reason.toStdString(),
+                       picture.toStdString());
+}
+
 } // namespace
 
 Status drawSnapshot(const CommandLine &line, ui::DataHub &hub, ui::MainWindow &window)
@@ -90,9 +112,7 @@ Status drawSnapshot(const CommandLine &line, ui::DataHub &hub, ui::MainWindow &w
         QCoreApplication::processEvents(QEventLoop::ExcludeUserInputEvents);
         window.drawNow();
     }
-    if (!window.grab().save(line.picture, "PNG"))
-        return Error::make(Code::Io, "the picture could not be written", line.picture.toStdString());
-    return {};
+    return write(window.grab().toImage(), line.picture);
 }
 
 } // namespace rankyard::app

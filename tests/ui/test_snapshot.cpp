@@ -18,13 +18,15 @@ struct Outcome {
     QString err;
 };
 
-Outcome rankyardProgram(const QStringList &arguments)
+Outcome rankyardProgram(const QStringList &arguments, const QString &display = {})
 {
     QProcess process;
     QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
     environment.remove(QStringLiteral("QT_QPA_PLATFORM"));
     environment.remove(QStringLiteral("DISPLAY"));
     environment.remove(QStringLiteral("WAYLAND_DISPLAY"));
+    if (!display.isEmpty())
+        environment.insert(QStringLiteral("DISPLAY"), display);
     process.setProcessEnvironment(environment);
     process.start(qEnvironmentVariable("RANKYARD_BIN_DIR") + QStringLiteral("/rankyard"), arguments);
     if (!process.waitForFinished(60'000))
@@ -113,6 +115,16 @@ private slots:
         QTest::newRow("size") << QStringList{QStringLiteral("--snapshot"), QStringLiteral("home"), file,
                                              QStringLiteral("--size"), QStringLiteral("big")}
                               << QStringLiteral("1600x1000");
+        for (const char *size : {"320x200", "899x560", "900x559", "900x20000"})
+            QTest::addRow("size %s", size)
+                << QStringList{QStringLiteral("--snapshot"), QStringLiteral("home"), file,
+                               QStringLiteral("--size"), QString::fromLatin1(size)}
+                << QStringLiteral("900x560 to 16384x16384");
+        for (const char *name : {"a.svg", "a.jpg", "png"})
+            QTest::addRow("picture %s", name)
+                << QStringList{QStringLiteral("--snapshot"), QStringLiteral("home"),
+                               m_dir.filePath(QString::fromLatin1(name))}
+                << QStringLiteral(".png");
         QTest::newRow("theme") << QStringList{QStringLiteral("--theme"), QStringLiteral("blue")}
                                << QStringLiteral("dark or light");
         QTest::newRow("unknown") << QStringList{QStringLiteral("--frobnicate")}
@@ -140,6 +152,7 @@ private slots:
                              QStringLiteral("/nonexistent/x.png"), QStringLiteral("--store"), m_store});
         QVERIFY(outcome.code != 0);
         QVERIFY(outcome.err.contains(QStringLiteral("/nonexistent/x.png")));
+        QVERIFY2(outcome.err.contains(QStringLiteral("No such file or directory")), qPrintable(outcome.err));
     }
 
     void noDisplay()
@@ -147,6 +160,23 @@ private slots:
         const Outcome outcome = rankyardProgram({});
         QCOMPARE(outcome.code, 3);
         QVERIFY(outcome.err.contains(QStringLiteral("--snapshot")));
+        QCOMPARE(outcome.err.count(QLatin1Char('\n')), 1);
+    }
+
+    void deadDisplay_data()
+    {
+        QTest::addColumn<QString>("display");
+        QTest::newRow("nobody there") << QStringLiteral(":31999");
+        QTest::newRow("no name") << QStringLiteral("nonsense");
+    }
+
+    void deadDisplay()
+    {
+        QFETCH(QString, display);
+        const Outcome outcome = rankyardProgram({}, display);
+        QCOMPARE(outcome.code, 3);
+        QVERIFY2(outcome.err.contains(QStringLiteral("DISPLAY=") + display), qPrintable(outcome.err));
+        QVERIFY2(outcome.err.contains(QStringLiteral("--snapshot")), qPrintable(outcome.err));
         QCOMPARE(outcome.err.count(QLatin1Char('\n')), 1);
     }
 

@@ -34,7 +34,7 @@ MainWindow::MainWindow(DataHub *hub, RunActions *actions, Settings *settings, QW
 {
     setObjectName(QStringLiteral("main"));
     setWindowTitle(tr("Rankyard"));
-    setMinimumSize(900, 560);
+    setMinimumSize(smallestSize());
     addActions();
     build();
     connectPages();
@@ -49,6 +49,8 @@ MainWindow::MainWindow(DataHub *hub, RunActions *actions, Settings *settings, QW
 }
 
 MainWindow::~MainWindow() = default;
+
+QSize MainWindow::smallestSize() { return {900, 560}; }
 
 QStringList MainWindow::pageNames()
 {

@@ -37,6 +37,7 @@ public:
     MainWindow(DataHub *hub, RunActions *actions, Settings *settings, QWidget *parent = nullptr);
     ~MainWindow() override;
 
+    static QSize smallestSize();    ///< at which every page has its place
     static QStringList pageNames(); ///< "home", "runs", "cluster", "monitor", "settings"
     void showPage(const QString &name);
     QString page() const { return m_page; }
