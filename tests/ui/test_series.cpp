@@ -165,6 +165,17 @@ private slots:
         QCOMPARE(linearTicks(0, 6000, Unit::TokensPerSecond, 4).label.back(), QStringLiteral("6 k"));
         QCOMPARE(linearTicks(0, 600, Unit::Milliseconds, 4).label.back(), QStringLiteral("600 ms"));
         QCOMPARE(linearTicks(0, 1200, Unit::Step, 4).label.back(), QStringLiteral("1,000"));
+        const TickSet huge = linearTicks(0, 1.6e15, Unit::Number, 4);
+        QCOMPARE(huge.label,
+                 (std::vector<QString>{QStringLiteral("0"), QStringLiteral("5e14"), QStringLiteral("1e15"),
+                                       QStringLiteral("1.5e15")}));
+        QCOMPARE(
+            linearTicks(-2.5e5, 2.5e5, Unit::Scientific, 2).label,
+            (std::vector<QString>{QStringLiteral("-2.5e5"), QStringLiteral("0"), QStringLiteral("2.5e5")}));
+        QCOMPARE(linearTicks(1.6e15, 1.61e15, Unit::Number, 2).label,
+                 (std::vector<QString>{QStringLiteral("1.6e15"), QStringLiteral("1.605e15"),
+                                       QStringLiteral("1.61e15")}));
+        QCOMPARE(linearTicks(0, 200'000, Unit::Step, 2).label.back(), QStringLiteral("200,000"));
         QCOMPARE(powerTicks(16384, 262144, 6).label.front(), QStringLiteral("2¹⁴"));
         QCOMPARE(decadeTicks(0.1, 10, 5).label,
                  (std::vector<QString>{QStringLiteral("0.1"), QStringLiteral("1"), QStringLiteral("10")}));

@@ -80,29 +80,16 @@ void Chart::Private::buildPlot()
             return decadeTicks(lo, hi, most);
         return linearTicks(lo, hi, group->xUnit(), most);
     });
-    const auto vertical = [this](const AxisSpec &spec, double lo, double hi) {
-        const int most = verticalTicks();
-        switch (spec.scale) {
-        case AxisSpec::Scale::Log10:
-            return decadeTicks(lo, hi, most);
-        case AxisSpec::Scale::Log2:
-            return powerTicks(lo, hi, most);
-        case AxisSpec::Scale::Linear:
-            break;
-        }
-        return linearTicks(lo, hi, spec.unit, most);
-    };
-    ticker(y, [this, vertical](double lo, double hi) { return vertical(left, lo, hi); });
-    ticker(right, [this, vertical](double lo, double hi) {
-        return vertical(rightSpec.value_or(AxisSpec{}), lo, hi);
-    });
+    ticker(y, [this](double lo, double hi) { return verticalTicks(left, lo, hi); });
+    ticker(right,
+           [this](double lo, double hi) { return verticalTicks(rightSpec.value_or(AxisSpec{}), lo, hi); });
     for (QCPAxis *axis : {x, y, right}) {
         axis->setTickLength(0, 0);
         axis->setNumberFormat(QStringLiteral("g")); // labels are ours: no powers of ten made of them
         axis->setSubTicks(false);
         axis->setTickPen(Qt::NoPen);
         axis->setBasePen(Qt::NoPen);
-        axis->setTickLabelPadding(5);
+        axis->setTickLabelPadding(labelPadding);
         axis->setLabelPadding(0);
         axis->grid()->setSubGridVisible(false);
     }
@@ -143,8 +130,7 @@ void Chart::Private::style()
     const Theme &theme = Theme::instance();
     const QColor surface = theme.color(Token::Surface);
     plot->setBackground(QBrush(surface));
-    plot->axisRect()->setMargins(
-        QMargins(theme.scaled(48), theme.scaled(8), rightSpec ? theme.scaled(40) : 14, theme.scaled(22)));
+    settleMargins();
     for (QCPAxis *axis : {x, y, right}) {
         axis->setTickLabelFont(tickFont());
         axis->setTickLabelColor(theme.color(Token::Muted));

@@ -20,11 +20,42 @@ void give(QCPGraph *graph, const std::vector<Sample> &samples)
 
 } // namespace
 
-int Chart::Private::verticalTicks() const
+int Chart::Private::mostVerticalTicks() const
 {
     // Of the widget, not of QCustomPlot's last layout, which is one drawing behind.
     const Theme &theme = Theme::instance();
     return std::clamp((plot->height() - theme.scaled(30)) / theme.scaled(30), 3, 6);
+}
+
+TickSet Chart::Private::verticalTicks(const AxisSpec &spec, double lo, double hi) const
+{
+    const int most = mostVerticalTicks();
+    switch (spec.scale) {
+    case AxisSpec::Scale::Log10:
+        return decadeTicks(lo, hi, most);
+    case AxisSpec::Scale::Log2:
+        return powerTicks(lo, hi, most);
+    case AxisSpec::Scale::Linear:
+        break;
+    }
+    return linearTicks(lo, hi, spec.unit, most);
+}
+
+/// The same margins in every chart, so that their x axes stand under each other; more where a label is wider.
+void Chart::Private::settleMargins()
+{
+    const Theme &theme = Theme::instance();
+    const QFontMetrics metrics(tickFont());
+    const auto room = [&metrics](int usual, const TickSet &ticks) {
+        int widest = 0;
+        for (const QString &label : ticks.label)
+            widest = std::max(widest, metrics.horizontalAdvance(label));
+        return std::max(usual, widest + labelPadding + 3);
+    };
+    const int atRight =
+        rightSpec ? room(theme.scaled(40), verticalTicks(*rightSpec, yView.rightLo, yView.rightHi)) : 14;
+    plot->axisRect()->setMargins(QMargins(room(theme.scaled(48), verticalTicks(left, yView.lo, yView.hi)),
+                                          theme.scaled(8), atRight, theme.scaled(22)));
 }
 
 ColumnMap Chart::Private::columns() const
@@ -155,7 +186,7 @@ NiceRange Chart::Private::autoRange(bool onRight, bool &any)
         take(*reference);
     if (!any)
         return {0, 1};
-    const int most = verticalTicks();
+    const int most = mostVerticalTicks();
     switch (spec.scale) {
     case AxisSpec::Scale::Log10:
         return niceLogRange(lo, hi, 10);
@@ -190,6 +221,7 @@ void Chart::Private::applyRanges()
     x->setRange(group->lo(), group->hi());
     y->setRange(yView.lo, yView.hi);
     right->setRange(yView.rightLo, yView.rightHi);
+    settleMargins();
 }
 
 void Chart::Private::refreshLegend()

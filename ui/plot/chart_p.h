@@ -40,6 +40,8 @@ struct Chart::Private {
         std::vector<QPointF> high;
     };
 
+    static constexpr int labelPadding = 5; ///< between a vertical axis and its labels
+
     Private(Chart *chart, ChartGroup *chartGroup);
 
     void buildMenu();
@@ -57,10 +59,13 @@ struct Chart::Private {
     void applyRanges();
     void restack();
     void paintBands(QCPPainter *painter);
+    std::optional<double> referencePixel() const; ///< y of the reference line, when it is in view
     void paintMarks(QCPPainter *painter);
     void paintOverlay(QCPPainter *painter);
     ColumnMap columns() const;
-    int verticalTicks() const;
+    int mostVerticalTicks() const; ///< how many there is room for
+    TickSet verticalTicks(const AxisSpec &spec, double lo, double hi) const;
+    void settleMargins();
     bool smoothing(const Series &each) const { return each.spec.smooth && each.model.smoothing() > 0; }
 
     // Input.

@@ -17,6 +17,13 @@ QColor readableOn(const QColor &fill)
 
 } // namespace
 
+std::optional<double> Chart::Private::referencePixel() const
+{
+    if (!reference || *reference < yView.lo || *reference > yView.hi)
+        return std::nullopt;
+    return std::floor(y->coordToPixel(*reference)) + 0.5;
+}
+
 void Chart::Private::paintBands(QCPPainter *painter)
 {
     if (bands.empty() || bands[0].empty())
@@ -74,6 +81,13 @@ void Chart::Private::paintBands(QCPPainter *painter)
         high = std::min<double>(high, area.bottom());
         if (high - low < metrics.height() || high > 1e8)
             continue;
+        // Beside the reference line, where the band has room there: a name that is crossed out is not read.
+        if (const auto line = referencePixel(); line && *line > low && *line < high) {
+            const bool below = high - *line > *line - low;
+            (below ? low : high) = *line + (below ? 2 : -2);
+            if (high - low < metrics.height())
+                continue;
+        }
         const QRectF place(begin, (low + high) / 2 - metrics.height() / 2.0, width, metrics.height());
         if (Theme::isHatched(each.spec.ink)) {
             painter->setPen(Qt::NoPen);
@@ -113,12 +127,11 @@ void Chart::Private::paintMarks(QCPPainter *painter)
         painter->setPen(QPen(theme.color(mark.ink), 2));
         painter->drawLine(QPointF(px + 0.5, area.top() - 5), QPointF(px + 0.5, area.top() + 1));
     }
-    if (reference && *reference >= yView.lo && *reference <= yView.hi) {
+    if (const auto py = referencePixel()) {
         QPen pen(theme.color(Token::Text), 1);
         pen.setDashPattern({5, 4});
         painter->setPen(pen);
-        const double py = std::floor(y->coordToPixel(*reference)) + 0.5;
-        painter->drawLine(QPointF(area.left(), py), QPointF(area.right(), py));
+        painter->drawLine(QPointF(area.left(), *py), QPointF(area.right(), *py));
     }
     // NaN and infinities: a gap in the line, and a red triangle on the axis.
     painter->setPen(Qt::NoPen);

@@ -255,6 +255,7 @@ HeatMap::HeatMap(const QString &title, Unit unit, ChartGroup *group, QWidget *pa
 void HeatMap::clear()
 {
     m_rows.clear();
+    m_scale->setRange(0, 0); // of the run before
     dataChanged();
 }
 

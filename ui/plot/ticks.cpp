@@ -60,6 +60,23 @@ QString superscript(long power)
     return text;
 }
 
+/// Numbers without prefixes of their own: from here on they are written as powers of ten.
+constexpr double mostPlain = 1e5;
+
+bool asPowers(double size, Unit unit)
+{
+    return size >= mostPlain && (unit == Unit::Number || unit == Unit::Scientific);
+}
+
+/// "1.6e15", with the digits that tell ticks of this step apart.
+QString powerOfTen(double value, double step)
+{
+    const int power = static_cast<int>(std::floor(std::log10(std::fabs(value)) + 1e-9));
+    const int digits = std::clamp(power - static_cast<int>(std::floor(std::log10(step) + 1e-9)) + 2, 1, 15);
+    return QString::number(value / std::pow(10, power), 'g', digits) + QStringLiteral("e")
+        + QString::number(power);
+}
+
 QString number(double value, double step, Unit unit = Unit::Number)
 {
     if (std::fabs(value) < step * 1e-9)
@@ -111,7 +128,9 @@ TickSet linearTicks(double lo, double hi, Unit unit, int most)
     for (double k = first; k * step <= hi / scale.factor + step * 1e-6 && ticks.at.size() < 100; ++k) {
         const double value = k * step;
         ticks.at.push_back(value * scale.factor);
-        ticks.label.push_back(number(value, step, unit) + (value == 0 ? QString() : scale.each));
+        const bool powers = asPowers(std::max(std::fabs(lo), std::fabs(hi)), unit) && k != 0;
+        ticks.label.push_back((powers ? powerOfTen(value, step) : number(value, step, unit))
+                              + (value == 0 ? QString() : scale.each));
     }
     if (!ticks.label.empty())
         ticks.label.back() += scale.last;
