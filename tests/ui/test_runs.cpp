@@ -190,6 +190,51 @@ private slots:
         QTest::keyClick(page.table(), Qt::Key_Slash);
         page.filterLine()->setText(QStringLiteral("other"));
         QCOMPARE(page.table()->model()->rowCount(), 1);
+        // Escape shows all again, from the line and from the table.
+        QTest::keyClick(page.filterLine(), Qt::Key_Escape);
+        QVERIFY(page.filterLine()->text().isEmpty());
+        QCOMPARE(page.table()->model()->rowCount(), 2);
+        page.filterLine()->setText(QStringLiteral("other"));
+        QTest::keyClick(page.table(), Qt::Key_Escape);
+        QCOMPARE(page.table()->model()->rowCount(), 2);
+        delete page.headWidget();
+    }
+
+    // The longest state and counts of six digits are read whole; a width that somebody has set stays.
+    void columnsHaveRoom()
+    {
+        QTemporaryDir dir;
+        const std::filesystem::path file = dir.filePath(QStringLiteral("runs.sqlite")).toStdString();
+        test::SyntheticRun run;
+        run.steps = 1'200'000;
+        run.done = 30;
+        run.state = telemetry::RunState::FailedResumable;
+        QVERIFY(test::putRun(file, run));
+        DataHub hub(file);
+        test::FakeActions actions;
+        ActionRegistry registry;
+        registry.add({QStringLiteral("home.sample"), QStringLiteral("Run the sample"), QStringLiteral("tip"),
+                      QStringLiteral("Run")},
+                     [] {});
+        Settings settings({});
+        RunsPage page(&hub, &actions, &registry, &settings);
+        page.resize(1280, 700);
+        page.show();
+        QTRY_COMPARE(page.table()->model()->rowCount(), 1);
+        const Theme &theme = Theme::instance();
+        const auto text = [&](int column) {
+            return page.table()->model()->index(0, column).data().toString();
+        };
+        QVERIFY(page.table()->columnWidth(RunsModel::State)
+                >= QFontMetrics(theme.font(FontRole::Body)).horizontalAdvance(text(RunsModel::State))
+                    + theme.scaled(16) + 20);
+        QVERIFY(page.table()->columnWidth(RunsModel::Progress)
+                >= QFontMetrics(theme.font(FontRole::Mono)).horizontalAdvance(text(RunsModel::Progress))
+                    + 60);
+        page.table()->setColumnWidth(RunsModel::State, 90);
+        QVERIFY(test::putSteps(file, run, 31, 40));
+        QTRY_VERIFY(text(RunsModel::Progress).startsWith(QStringLiteral("40 ")));
+        QCOMPARE(page.table()->columnWidth(RunsModel::State), 90);
         delete page.headWidget();
     }
 };

@@ -3,7 +3,11 @@
 #include "tests/ui/ui_test.h"
 #include "ui/common/icons.h"
 #include "ui/common/notice_stack.h"
+#include "ui/monitor/log_model.h"
+#include "ui/monitor/log_pane.h"
 #include "ui/monitor/monitor_page.h"
+#include "ui/runs/compare_panel.h"
+#include "ui/runs/runs_page.h"
 #include "ui/shell/main_window.h"
 #include "ui/shell/quick_pick.h"
 #include "ui/shell/shortcut_sheet.h"
@@ -13,6 +17,7 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
+#include <QTableView>
 #include <QTemporaryDir>
 #include <QToolButton>
 
@@ -126,6 +131,40 @@ private slots:
         QCOMPARE(f.window->page(), QStringLiteral("monitor"));
         QTRY_VERIFY(f.window->isReady());
         QVERIFY(f.actions.asked.contains(QStringLiteral("Follow r-20261130T120000-abcdef")));
+    }
+
+    void quickOpenFindsIds()
+    {
+        Fixture f(true);
+        QTRY_VERIFY(f.hub->runs());
+        QTest::keyClick(f.window.get(), Qt::Key_K, Qt::ControlModifier);
+        QLineEdit *line = f.window->quickPick()->line();
+        QTest::keyClicks(line, QStringLiteral("t120000-ABC"));
+        QCOMPARE(f.window->quickPick()->model()->rowCount(), 1);
+        line->setText(QStringLiteral("t120001"));
+        QCOMPARE(f.window->quickPick()->model()->rowCount(), 0);
+        line->setText(QStringLiteral("r-20261130T120000-abcdef"));
+        QTest::keyClick(line, Qt::Key_Return);
+        QCOMPARE(f.window->monitor()->run(), QStringLiteral("r-20261130T120000-abcdef"));
+        QTRY_VERIFY(f.window->isReady());
+    }
+
+    // Select a run, Return: its lines are in the Monitor, though the comparison has read it before.
+    void runFromRunsPageHasItsLog()
+    {
+        Fixture f(true);
+        f.window->showPage(QStringLiteral("runs"));
+        RunsPage *runs = f.window->runs();
+        QTRY_COMPARE(runs->table()->model()->rowCount(), 1);
+        runs->select({QStringLiteral("r-20261130T120000-abcdef")});
+        QTRY_VERIFY(runs->comparePanel()->isVisible() && runs->comparePanel()->isLoaded());
+        QTest::keyClick(runs->table(), Qt::Key_Return);
+        QCOMPARE(f.window->page(), QStringLiteral("monitor"));
+        QTRY_VERIFY(f.window->isReady());
+        auto store = store::RunStore::open(f.file, true);
+        const auto lines = (*store)->logs("r-20261130T120000-abcdef", 0, 1'000'000);
+        QVERIFY(lines && !lines->empty());
+        QCOMPARE(f.window->monitor()->log()->model()->rowCount(), static_cast<int>(lines->size()));
     }
 
     void sheetShowsEveryShortcut()

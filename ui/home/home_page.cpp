@@ -13,6 +13,7 @@
 #include <QLabel>
 #include <QPushButton>
 #include <QScrollArea>
+#include <QTimer>
 #include <QVBoxLayout>
 
 #include <algorithm>
@@ -73,6 +74,15 @@ HomePage::HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent)
         if (m_waiting == 0)
             emit ready();
     });
+    // Ages are told in seconds at first: they go on without news from the store.
+    auto *clock = new QTimer(this);
+    connect(clock, &QTimer::timeout, this, [this] {
+        if (!isVisible())
+            return;
+        for (RunRow *row : findChildren<RunRow *>())
+            row->setNow(wallNs());
+    });
+    clock->start(1000);
     refresh();
 }
 

@@ -35,6 +35,12 @@ void RunRow::setRun(const store::RunInfo &run, std::int64_t nowNs)
     update();
 }
 
+void RunRow::setNow(std::int64_t nowNs)
+{
+    m_now = nowNs;
+    update();
+}
+
 void RunRow::setPreview(std::vector<double> losses)
 {
     m_losses = std::move(losses);

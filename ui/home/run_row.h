@@ -16,6 +16,7 @@ class RunRow : public QAbstractButton
     Q_OBJECT
 public:
     explicit RunRow(QWidget *parent = nullptr);
+    void setNow(std::int64_t nowNs); ///< what its age is told by
     void setRun(const store::RunInfo &run, std::int64_t nowNs);
     /// A larger row with the loss curve over its whole width.
     void setTall(bool tall);

@@ -6,7 +6,25 @@
 
 #include <QPainter>
 
+#include <algorithm>
+
 namespace rankyard::ui {
+
+namespace {
+
+constexpr int inset = 8; ///< between a cell's edge and what is in it
+constexpr int gap = 12;  ///< between icon or bar and text
+constexpr int shortestBar = 40;
+
+/// Of the words beside the bar; those of most runs are alike, so that their bars are.
+int progressWidth(const QString &text)
+{
+    const QFontMetrics metrics(Theme::instance().font(FontRole::Mono));
+    return std::max(metrics.horizontalAdvance(QStringLiteral("00,000 / 00,000")),
+                    metrics.horizontalAdvance(text));
+}
+
+} // namespace
 
 void RunDelegate::paint(QPainter *painter, const QStyleOptionViewItem &option, const QModelIndex &index) const
 {
@@ -21,7 +39,7 @@ void RunDelegate::paint(QPainter *painter, const QStyleOptionViewItem &option, c
         painter->fillRect(rect, mixed(theme.color(Token::Surface), theme.color(Token::Text), 0.035));
     painter->setPen(QPen(mixed(theme.color(Token::Surface), theme.color(Token::Border), 0.7), 1));
     painter->drawLine(rect.left(), rect.bottom(), rect.right(), rect.bottom());
-    const QRect inner = rect.adjusted(8, 0, -8, 0);
+    const QRect inner = rect.adjusted(inset, 0, -inset, 0);
     const QString text = index.data().toString();
     const int column = index.column();
     if (column == RunsModel::State) {
@@ -33,13 +51,12 @@ void RunDelegate::paint(QPainter *painter, const QStyleOptionViewItem &option, c
         // The word stays readable on the selection; the icon carries the tone.
         painter->setPen(selected ? theme.color(Token::Text) : tone);
         painter->drawText(
-            inner.adjusted(size + 12, 0, 0, 0), Qt::AlignVCenter | Qt::AlignLeft,
-            QFontMetrics(painter->font()).elidedText(text, Qt::ElideRight, inner.width() - size - 12));
+            inner.adjusted(size + gap, 0, 0, 0), Qt::AlignVCenter | Qt::AlignLeft,
+            QFontMetrics(painter->font()).elidedText(text, Qt::ElideRight, inner.width() - size - gap));
     } else if (column == RunsModel::Progress) {
         const double fraction = index.data(RunsModel::FractionRole).toDouble();
         const QFont font = theme.font(FontRole::Mono);
-        const int words = QFontMetrics(font).horizontalAdvance(QStringLiteral("00,000 / 00,000"));
-        const int bar = std::max(40, inner.width() - words - 12);
+        const int bar = std::max(shortestBar, inner.width() - progressWidth(text) - gap);
         const QRectF track(inner.left(), rect.center().y() - 2, bar, 4);
         painter->setPen(Qt::NoPen);
         painter->setBrush(theme.color(Token::Border));
@@ -52,7 +69,7 @@ void RunDelegate::paint(QPainter *painter, const QStyleOptionViewItem &option, c
                                  2, 2);
         painter->setFont(font);
         painter->setPen(theme.color(Token::Muted));
-        painter->drawText(inner.adjusted(bar + 12, 0, 0, 0), Qt::AlignVCenter | Qt::AlignLeft, text);
+        painter->drawText(inner.adjusted(bar + gap, 0, 0, 0), Qt::AlignVCenter | Qt::AlignLeft, text);
     } else {
         const bool mono = column != RunsModel::Name;
         painter->setFont(theme.font(mono ? FontRole::Mono : FontRole::Body));
@@ -79,8 +96,19 @@ void RunDelegate::paint(QPainter *painter, const QStyleOptionViewItem &option, c
 QSize RunDelegate::sizeHint(const QStyleOptionViewItem &, const QModelIndex &index) const
 {
     const Theme &theme = Theme::instance();
-    const QFontMetrics metrics(theme.font(FontRole::Mono));
-    return {metrics.horizontalAdvance(index.data().toString()) + 24, theme.scaled(34)};
+    const QString text = index.data().toString();
+    int width = 0;
+    switch (index.column()) {
+    case RunsModel::State:
+        width = theme.scaled(16) + gap + QFontMetrics(theme.font(FontRole::Body)).horizontalAdvance(text);
+        break;
+    case RunsModel::Progress:
+        width = shortestBar + gap + progressWidth(text);
+        break;
+    default:
+        width = QFontMetrics(theme.font(FontRole::Mono)).horizontalAdvance(text);
+    }
+    return {width + 2 * inset + 1, theme.scaled(34)};
 }
 
 } // namespace rankyard::ui

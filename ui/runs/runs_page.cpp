@@ -19,6 +19,7 @@
 #include <QMenu>
 #include <QMessageBox>
 #include <QPushButton>
+#include <QScopedValueRollback>
 #include <QSplitter>
 #include <QStackedWidget>
 #include <QTableView>
@@ -138,6 +139,10 @@ void RunsPage::buildTable()
             menu.addAction(m_registry->action(QLatin1String(id)));
         menu.exec(m_table->viewport()->mapToGlobal(at));
     });
+    connect(m_table->horizontalHeader(), &QHeaderView::sectionResized, this, [this](int column) {
+        if (!m_fitting)
+            m_sizedByHand.insert(column);
+    });
     connect(m_table->selectionModel(), &QItemSelectionModel::selectionChanged, this,
             &RunsPage::selectionChanged);
     connect(m_table->selectionModel(), &QItemSelectionModel::currentChanged, this,
@@ -180,6 +185,14 @@ void RunsPage::addActions()
             m_filter->selectAll();
         });
     Q_UNUSED(find)
+    m_registry->add({QStringLiteral("runs.all"), tr("Show all runs"),
+                     tr("Empties the filter of the runs table"), category, QStringLiteral("close"),
+                     QKeySequence(Qt::Key_Escape), Scope::Page, page},
+                    [this] {
+                        m_filter->clear();
+                        m_table->setFocus(Qt::ShortcutFocusReason);
+                    });
+    m_filter->installEventFilter(this);
     auto *row = new QHBoxLayout(m_head);
     row->setContentsMargins(0, 0, 0, 0);
     row->setSpacing(8);
@@ -257,7 +270,9 @@ void RunsPage::refresh()
             if (!m_settings->bringBack(QStringLiteral("runs"), m_table->horizontalHeader()))
                 restyle();
             m_settings->bringBack(QStringLiteral("runs"), m_splitter);
+            m_sizedByHand.clear();
         }
+        fitColumns();
     }
     selectionChanged();
     emit ready();
@@ -301,13 +316,34 @@ bool RunsPage::eventFilter(QObject *object, QEvent *event)
     if (object == m_table && event->type() == QEvent::KeyPress
         && m_registry->handleKey(QStringLiteral("runs"), static_cast<QKeyEvent *>(event)))
         return true;
+    // In a line all keys but this one write.
+    if (object == m_filter && event->type() == QEvent::KeyPress
+        && static_cast<QKeyEvent *>(event)->matches(QKeySequence::Cancel)) {
+        m_registry->action(QStringLiteral("runs.all"))->trigger();
+        return true;
+    }
     return QWidget::eventFilter(object, event);
 }
 
 bool RunsPage::isReady() const { return m_hub->runs() && (!m_compare->isVisible() || m_compare->isLoaded()); }
 
+/// Columns grow with what they have to say, unless somebody has set their width since the start. The name has the rest.
+void RunsPage::fitColumns()
+{
+    const QScopedValueRollback fitting(m_fitting, true);
+    for (int column = 0; column < RunsModel::columnCount_; ++column) {
+        if (column == RunsModel::Name || m_sizedByHand.contains(column))
+            continue;
+        const int before = m_table->columnWidth(column);
+        m_table->resizeColumnToContents(column);
+        if (m_table->columnWidth(column) < before)
+            m_table->setColumnWidth(column, before);
+    }
+}
+
 void RunsPage::restyle()
 {
+    const QScopedValueRollback fitting(m_fitting, true);
     const Theme &theme = Theme::instance();
     m_table->verticalHeader()->setDefaultSectionSize(theme.scaled(34));
     m_table->horizontalHeader()->setMinimumHeight(theme.scaled(30));
@@ -317,6 +353,8 @@ void RunsPage::restyle()
     m_table->horizontalHeader()->setSectionResizeMode(QHeaderView::Interactive);
     m_table->horizontalHeader()->setStretchLastSection(false);
     m_table->horizontalHeader()->setSectionResizeMode(RunsModel::Name, QHeaderView::Stretch);
+    m_sizedByHand.clear();
+    fitColumns();
 }
 
 } // namespace rankyard::ui

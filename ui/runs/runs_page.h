@@ -5,6 +5,7 @@
 #include "ui/data/run_actions.h"
 
 #include <QPointer>
+#include <QSet>
 #include <QWidget>
 
 #include <functional>
@@ -57,6 +58,7 @@ private:
     void refresh();
     void selectionChanged();
     void removeSelected();
+    void fitColumns();
     void restyle();
 
     DataHub *m_hub;
@@ -74,6 +76,8 @@ private:
     EmptyState *m_empty;
     QTimer *m_clock;
     bool m_ordering = false;
+    bool m_fitting = false;  ///< widths that change now are set by the page
+    QSet<int> m_sizedByHand; ///< columns
 };
 
 } // namespace rankyard::ui

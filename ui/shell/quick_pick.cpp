@@ -107,6 +107,9 @@ void PickModel::setPattern(const QString &pattern)
             places[i].clear();
             score = score < 0 ? -1 : score / 2;
         }
+        // As good as letters in a row: an id that was pasted means this one.
+        if (!pattern.isEmpty() && m_items[i].alias.contains(pattern.trimmed(), Qt::CaseInsensitive))
+            score = std::max(score, fuzzyScore(pattern, pattern));
         if (score >= 0)
             scored.emplace_back(score, i);
     }

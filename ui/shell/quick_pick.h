@@ -20,6 +20,7 @@ struct PickItem {
     QString icon;
     std::function<void()> run;
     bool enabled = true;
+    QString alias = {}; ///< not shown; a part of it finds the item too
 };
 
 /// Items that match what was typed, the best first.

@@ -44,7 +44,7 @@ void MainWindow::addActions()
                      QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_P)},
                     [this] { openPalette(); });
     m_registry->add({QStringLiteral("view.quickopen"), tr("Quick open"),
-                     tr("Finds a run by its name and opens it"), view, QStringLiteral("search"),
+                     tr("Finds a run by its name or id and opens it"), view, QStringLiteral("search"),
                      QKeySequence(Qt::CTRL | Qt::Key_K)},
                     [this] { openQuickOpen(); });
     m_registry->add({QStringLiteral("view.notices"), tr("Show notices"),
@@ -134,10 +134,11 @@ void MainWindow::openQuickOpen()
                              look.word + QStringLiteral("  ") + formatWhen(run->startedNs),
                              look.icon,
                              [this, id] { openRun(id); },
-                             true});
+                             true,
+                             id});
         }
     }
-    m_pick->open(tr("Open a run"), std::move(items), tr("No run has such a name."));
+    m_pick->open(tr("Open a run"), std::move(items), tr("No run has such a name or id."));
 }
 
 void MainWindow::runSample()
