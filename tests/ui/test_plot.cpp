@@ -3,6 +3,7 @@
 #include "ui/plot/chart.h"
 #include "ui/plot/heat_map.h"
 #include "ui/plot/legend.h"
+#include "ui/plot/ticks.h"
 
 #include <QFile>
 #include <QImage>
@@ -74,6 +75,29 @@ class TestPlot : public test::UiTest
 {
     Q_OBJECT
 private slots:
+    // However long the labels of an axis are, they stand left of the lines.
+    void labelsHaveRoom()
+    {
+        Fixture f(100);
+        const double usual = f.chart.pixelOf(f.group.lo(), 0).x();
+        SeriesModel &model = f.chart.model(f.series);
+        model.clear();
+        for (int i = 1; i <= 100; ++i)
+            model.append(i, 1.6e15 + 1e7 * i);
+        f.chart.dataChanged();
+        f.chart.fitY();
+        QCoreApplication::processEvents();
+        QFont font = Theme::instance().font(FontRole::Small);
+        font.setPixelSize(Theme::instance().scaled(11));
+        const double room = f.chart.pixelOf(f.group.lo(), 0).x();
+        const YView view = f.chart.yView();
+        const TickSet ticks = linearTicks(view.lo, view.hi, Unit::Number, 3);
+        QVERIFY(ticks.label.size() >= 2);
+        for (const QString &label : ticks.label)
+            QVERIFY2(QFontMetrics(font).horizontalAdvance(label) < room, qPrintable(label));
+        QVERIFY(room > usual);
+    }
+
     // New data and smoothing never move a view that the user moved.
     void movedViewStays()
     {
