@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/passes/schedule.h"
 #include "engine/plan/simulate.h"
+#include "tests/engine/long.h"
 #include "tests/engine/plan/jobs.h"
 #include "tests/engine/plan/mutate.h"
 
@@ -71,6 +72,7 @@ std::int64_t mostInFlight(const spec::JobSpec &job, std::int32_t stage)
 /// (Huang 2019, Narayanan 2019 and 2021, Qi 2023). Equal stages, no communication, no head.
 TEST(Pipeline, BubbleIsTheClosedForm)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     const auto expectIdle = [](const char *schedule, std::int64_t pp, std::int64_t m, std::int64_t chunks) {
         const auto plan = makePlan(pipelineJob(schedule, pp, m, chunks));
         ASSERT_TRUE(plan) << plan.error().text();
@@ -105,6 +107,7 @@ TEST(Pipeline, BubbleIsTheClosedForm)
 /// but for the p − 1 first forwards of a chunk).
 TEST(Pipeline, ZeroBubbleV)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     for (const std::int64_t pp : {2, 3, 4}) {
         for (const std::int64_t m : {2 * pp, 2 * pp + 3}) {
             const LayerTimes t{10, 10, 10};
@@ -140,6 +143,7 @@ TEST(Pipeline, MicroBatchesInFlight)
 /// What a stage keeps is what its micro-batches in flight keep: stage r has one less than stage r − 1.
 TEST(Pipeline, MemoryFollowsMicroBatchesInFlight)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     spec::JobSpec job = pipelineJob("1f1b", 4, 12);
     const auto liveOf = [&](std::int64_t m, int stage) {
         spec::JobSpec other = job;
@@ -230,6 +234,7 @@ TEST(Pipeline, TiedEmbedding)
 /// Any transfer between stages left out, doubled, or of another micro-batch leaves the ranks waiting or is refused.
 TEST(Pipeline, EveryTransferIsChecked)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     for (const char *schedule : {"1f1b", "zb-h1", "interleaved", "zbv"}) {
         const bool chunked = std::string(schedule) == "interleaved" || std::string(schedule) == "zbv";
         const spec::JobSpec job = pipelineJob(schedule, 3, 3, chunked ? 2 : 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/units.h"
+#include "tests/engine/long.h"
 #include "tests/engine/plan/jobs.h"
 #include "tests/engine/plan/mutate.h"
 
@@ -146,6 +147,7 @@ TEST(Tensor, ShapesOfARank)
 /// Every transfer is needed: without it, or with it twice, the verifier finds an op that reads the wrong thing.
 TEST(Tensor, EveryTransferIsChecked)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     for (const bool rows : {false, true}) {
         for (const char *family : {"gpt2", "llama"}) {
             spec::JobSpec job = tensorJob(2, rows, family, 1);
@@ -184,6 +186,7 @@ TEST(Tensor, EveryTransferIsChecked)
 
 TEST(Tensor, RandomLayouts)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     std::mt19937_64 random(5);
     int planned = 0;
     for (int i = 0; i < 50 / sanitizerShare; ++i) {

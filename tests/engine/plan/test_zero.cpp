@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "tests/engine/long.h"
 #include "tests/engine/plan/jobs.h"
 #include "tests/engine/plan/mutate.h"
 
@@ -181,6 +182,7 @@ TEST(Zero, BucketsOfGradientsDoNotGrow)
 
 TEST(Zero, EveryReductionAndGatherIsChecked)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     for (const std::int64_t stage : {2, 3}) {
         spec::JobSpec job = zeroJob(stage, 3, 2);
         job.model.layers = 1;
