@@ -98,6 +98,40 @@ private slots:
         QVERIFY(room > usual);
     }
 
+    // The name of a band stands where the reference line does not cross it out.
+    void bandNamesBesideTheReference()
+    {
+        const double reference = 5; // the middle of the band, where the name would be
+        const auto draw = [reference](const QString &name, double &line) {
+            ChartGroup group;
+            Chart chart(QStringLiteral("Memory"), &group);
+            chart.addSeries({name, Ink::series(0), Unit::Number, SeriesSpec::Draw::Area});
+            for (int i = 1; i <= 100; ++i)
+                chart.model(0).append(i, 10);
+            chart.setReference(QStringLiteral("predicted"), reference);
+            chart.resize(600, 300);
+            chart.show();
+            group.setData(1, 100, 100, true);
+            chart.drawNow();
+            QCoreApplication::processEvents();
+            line = std::floor(chart.pixelOf(1, reference).y());
+            return chart.canvas()->grab().toImage();
+        };
+        double line = 0;
+        const QImage with = draw(QStringLiteral("workspace"), line);
+        const QImage without = draw(QStringLiteral(" "), line);
+        QCOMPARE(with.size(), without.size());
+        int inked = 0;
+        for (int y = 0; y < with.height(); ++y) {
+            bool differs = false;
+            for (int x = 0; x < with.width(); ++x)
+                differs = differs || with.pixel(x, y) != without.pixel(x, y);
+            inked += differs;
+            QVERIFY2(!differs || std::fabs(y - line) > 1, qPrintable(QString::number(y)));
+        }
+        QVERIFY2(inked >= 5, qPrintable(QString::number(inked)));
+    }
+
     // New data and smoothing never move a view that the user moved.
     void movedViewStays()
     {
