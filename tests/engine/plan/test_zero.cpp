@@ -112,7 +112,8 @@ TEST(Zero, MaxLiveHolds)
 {
     spec::JobSpec job = zeroJob(3, 3, 2);
     std::int64_t largest = 0;
-    for (const Bucket &bucket : makePlan(job)->programs[0].buckets)
+    const auto whole = makePlan(job);
+    for (const Bucket &bucket : whole->programs[0].buckets)
         largest = std::max(largest, bucket.padded);
     for (const std::int64_t live : {largest, 2 * largest, 3 * largest + 17, 6 * largest}) {
         for (const std::int64_t prefetch : {0, 30'000, 100'000'000}) {
