@@ -9,7 +9,7 @@ namespace rankyard::plan {
 
 /// Long loops are divided by it: under the address sanitizer the same inputs take a dozen times as long.
 #ifdef __SANITIZE_ADDRESS__
-constexpr int sanitizerShare = 10;
+constexpr int sanitizerShare = 5;
 #else
 constexpr int sanitizerShare = 1;
 #endif

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-#include "tests/engine/long.h"
 #include "tests/engine/plan/jobs.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +64,6 @@ TEST(Report, DescriptionHasALineAnOp)
 /// Planning is interactive: GPT-2 small over 32 micro-batches. Processor time, so that a busy machine does not matter.
 TEST(Report, PlanningTime)
 {
-    RANKYARD_LONG_WHEN_SANITIZED();
     double plan = 1e9;
     double check = 1e9;
     double digest = 1e9;
