@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/predict/cost.h"
+
+#include "engine/cluster/catalogue.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rankyard::predict {
+
+namespace {
+
+constexpr double tile = 128.0 * 256; ///< elements of c that a multiprocessor has at a time
+constexpr double multiprocessors = 120;
+
+std::size_t at(Precision precision) { return static_cast<std::size_t>(precision); }
+
+double bytesOf(Precision precision)
+{
+    return precision == Precision::Fp32 ? 4
+        : precision == Precision::Fp8   ? 1
+        : precision == Precision::Fp4   ? 0.5
+                                        : 2;
+}
+
+} // namespace
+
+const char *nameOf(Precision precision)
+{
+    constexpr std::array<const char *, precisionCount> names{"fp32", "bf16", "fp16", "fp8", "fp4"};
+    return names[at(precision)];
+}
+
+Precision precisionOf(DType type)
+{
+    return type == DType::BF16 ? Precision::Bf16 : type == DType::F16 ? Precision::Fp16 : Precision::Fp32;
+}
+
+double positivePart(double x, double soft) { return (x + std::sqrt(x * x + soft * soft)) / 2; }
+
+CostModel::CostModel(Machine machine, Calibration calibration)
+    : m_machine(std::move(machine)),
+      m_calibration(std::move(calibration))
+{
+    const Calibration &c = m_calibration;
+    if (c.peak > 0) {
+        m_machine.peak[at(Precision::Bf16)] = c.peak;
+        m_machine.peak[at(Precision::Fp16)] = c.peak;
+    }
+    if (c.memoryBandwidth > 0)
+        m_machine.memoryBandwidth = c.memoryBandwidth;
+    m_rate = m_machine.peak;
+    for (double &rate : m_rate)
+        rate *= c.gemm;
+    m_rate[at(Precision::Fp8)] = m_machine.peak[at(Precision::Fp8)] * c.gemmFp8;
+    m_rate[at(Precision::Fp4)] = m_machine.peak[at(Precision::Fp4)] * c.gemmFp4;
+    m_bytes = m_machine.memoryBandwidth * c.memory;
+}
+
+double CostModel::gemm(double m, double n, double k, Precision precision) const
+{
+    const Calibration &c = m_calibration;
+    const double flops = 2 * m * n * k;
+    const double traffic = bytesOf(precision) * (m * k + k * n) + 2 * m * n;
+    const double waves = m * n / (tile * multiprocessors);
+    const double arithmetic = flops / gemmRate(precision);
+    // Half a wave is idle on average; less than one wave cannot fill the device.
+    return arithmetic * (1 + c.wave / (waves + 0.25)) + c.operands * traffic / m_bytes + c.kernel;
+}
+
+double CostModel::attention(const Attention &what) const
+{
+    const Calibration &c = m_calibration;
+    if (what.fused) {
+        const double flops = 2 * what.tokens * what.seq * what.heads * what.width;
+        const Precision precision = what.precision == Precision::Fp32 ? Precision::Fp32 : Precision::Bf16;
+        const double share = c.attention * what.width / (what.width + c.headHalf);
+        const double traffic = 8 * what.tokens * what.heads * what.width;
+        return flops / (share * peak(precision)) + traffic / m_bytes + c.kernel;
+    }
+    // Scores whole, as dense products of one head each; softmax, mask and dropout pass over them in memory.
+    const double flops = 4 * what.tokens * what.seq * what.heads * what.width;
+    const double aligned = std::fmod(what.width, 8) == 0 ? 1 : c.misaligned;
+    const double share = what.width / (what.width + c.headHalf);
+    const double scores = what.tokens * what.seq * what.heads;
+    return aligned * flops / (share * gemmRate(what.precision)) + 2 * c.scores * scores / m_bytes
+        + 5 * c.kernel;
+}
+
+double CostModel::attentionBackward(const Attention &what) const
+{
+    const Calibration &c = m_calibration;
+    if (what.fused) // five products instead of two
+        return 2.5 * attention(what) / c.attentionBackward;
+    return 2 * attention(what);
+}
+
+double CostModel::elementwise(double bytes) const
+{
+    return m_calibration.traffic * bytes / m_bytes + m_calibration.kernel;
+}
+
+double CostModel::optimizer(double bytes) const { return bytes / m_bytes; }
+
+double CostModel::busBandwidth(const Placement &placement) const
+{
+    const double inside = m_machine.islandBandwidth * m_calibration.island;
+    if (placement.ranks <= placement.perIsland)
+        return inside;
+    const double outside = m_machine.networkBandwidth * m_calibration.network * placement.perIsland;
+    // One after the other in a pipeline: the slower counts, with a round corner.
+    if (placement.perIsland <= 1)
+        return outside;
+    return inside * outside / std::sqrt(inside * inside + outside * outside);
+}
+
+double CostModel::latency(const Placement &placement) const
+{
+    const int inside = std::min(placement.ranks, placement.perIsland);
+    double seconds = (inside - 1) * m_calibration.islandLatency / 7;
+    if (placement.ranks > placement.perIsland && placement.perIsland > 0)
+        seconds += std::log2(static_cast<double>(placement.ranks) / placement.perIsland)
+            * m_calibration.networkLatency;
+    return seconds;
+}
+
+double CostModel::collective(plan::OpKind kind, double bytes, const Placement &placement) const
+{
+    if (placement.ranks < 2)
+        return 0;
+    const double n = placement.ranks;
+    const double once = bytes * (n - 1) / n / busBandwidth(placement) + latency(placement);
+    switch (kind) {
+    case plan::OpKind::AllReduce:
+        return 2 * once;
+    case plan::OpKind::Shift:
+    case plan::OpKind::Send:
+    case plan::OpKind::Recv:
+        return send(bytes, placement.ranks <= placement.perIsland);
+    default:
+        return once;
+    }
+}
+
+double CostModel::send(double bytes, bool insideIsland) const
+{
+    const Calibration &c = m_calibration;
+    return insideIsland ? bytes / (m_machine.islandBandwidth * c.island) + c.islandLatency
+                        : bytes / (m_machine.networkBandwidth * c.network) + c.networkLatency;
+}
+
+std::string familyOf(const std::string &device)
+{
+    for (const char *family : {"V100", "A100", "H100", "B200"}) {
+        if (device.find(family) != std::string::npos)
+            return family;
+    }
+    if (device.find("H200") != std::string::npos || device.find("GH200") != std::string::npos)
+        return "H100"; // the same cores with more memory
+    if (device.find("B300") != std::string::npos)
+        return "B200";
+    return device.empty() ? "cpu" : device;
+}
+
+Result<Machine> machineOf(const cluster::Cluster &cluster)
+{
+    if (cluster.types.empty() || cluster.nodes() == 0)
+        return Error::make(Code::NotHere, "the cluster has no nodes", cluster.name);
+    const cluster::Node &node = cluster.types.front();
+    const std::vector<int> gpus = node.of(cluster::DeviceKind::Gpu);
+    const std::string model = gpus.empty() ? "" : node.devices[static_cast<std::size_t>(gpus.front())].model;
+    const cluster::GpuModel *gpu = cluster::findGpu(model);
+    if (!gpu) {
+        return Error::make(Code::NotHere, "no data sheet of this device: its speed is not known",
+                           cluster.name)
+            .withFound(model.empty() ? "no GPU" : model)
+            .withHint("cluster probe measures it");
+    }
+    Machine machine;
+    machine.device = gpu->name;
+    machine.family = familyOf(gpu->name);
+    machine.peak = {gpu->tf32 > 0 ? gpu->tf32 : gpu->fp32, gpu->bf16, gpu->bf16, gpu->fp8, 2 * gpu->fp8};
+    machine.memoryBandwidth = gpu->memoryBandwidth;
+    machine.memoryBytes = gpu->memoryBytes;
+    const int perNode = static_cast<int>(gpus.size());
+    machine.island = perNode * std::max(1, std::min(cluster.fabric.domainNodes, cluster.nodes()));
+    machine.islandBandwidth = node.switchBandwidth > 0  ? node.switchBandwidth
+        : gpu->linkBandwidth > 0 && !node.bonds.empty() ? gpu->linkBandwidth
+                                                        : node.pcieBandwidth / 2;
+    double cards = 0;
+    for (const int nic : node.of(cluster::DeviceKind::Nic))
+        cards += node.devices[static_cast<std::size_t>(nic)].bandwidth;
+    machine.networkBandwidth = cards / perNode / std::max(1.0, cluster.fabric.oversubscription);
+    return machine;
+}
+
+} // namespace rankyard::predict

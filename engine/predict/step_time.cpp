@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/predict/step_time.h"
+
+#include "engine/predict/flops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace rankyard::predict {
+
+using plan::OpKind;
+using plan::Segment;
+using plan::UnitKind;
+
+namespace {
+
+struct Pair {
+    double forward = 0;
+    double input = 0;
+    double weight = 0;
+};
+
+struct Part {
+    UnitKind unit;
+    Segment segment;
+};
+
+constexpr Part attentionParts[] = {{UnitKind::Attention, Segment::Norm},
+                                   {UnitKind::Attention, Segment::Qkv},
+                                   {UnitKind::Attention, Segment::Core},
+                                   {UnitKind::Attention, Segment::Out},
+                                   {UnitKind::Attention, Segment::Join}};
+constexpr Part mlpParts[] = {{UnitKind::Mlp, Segment::Norm},
+                             {UnitKind::Mlp, Segment::Up},
+                             {UnitKind::Mlp, Segment::Down},
+                             {UnitKind::Mlp, Segment::Join}};
+
+/// The device works while the host launches; a small model waits for the host. Both with a round corner.
+double withHost(double device, double host)
+{
+    const double a = device * device;
+    const double b = host * host;
+    return std::sqrt(std::sqrt(a * a + b * b));
+}
+
+template<std::size_t N>
+Pair sum(const CostModel &cost, const Local &local, const Part (&parts)[N], double &kernels)
+{
+    Pair total;
+    for (const Part &part : parts) {
+        const auto one = [&](OpKind kind) {
+            return segmentSeconds(cost, local, kind, part.unit, part.segment, local.tokens);
+        };
+        total.forward += one(OpKind::Forward);
+        total.input += one(OpKind::BackwardInput);
+        const bool weighs = part.segment == Segment::Qkv || part.segment == Segment::Out
+            || part.segment == Segment::Up || part.segment == Segment::Down;
+        total.weight += weighs ? one(OpKind::BackwardWeight) : 0;
+        kernels += segmentKernels(OpKind::Forward, part.segment);
+    }
+    return total;
+}
+
+/// Router, dispatch and experts instead of a dense MLP: each of this rank's experts has an equal share of the tokens.
+Pair sparseMlp(const CostModel &cost, const Shape &shape, const Micro &micro, const Local &local,
+               double &kernels)
+{
+    const Experts &e = shape.experts;
+    const auto local_ = static_cast<double>(e.count) / static_cast<double>(micro.ep);
+    Local one = local;
+    one.ffn = static_cast<double>(e.ffn);
+    const double routed = local.tokens / static_cast<double>(micro.tp)
+        * static_cast<double>(e.topK); // over tp: experts are not cut
+    const double each = routed / local_;
+    Pair total;
+    const auto add = [&](const Local &what, double tokens, double times) {
+        for (const Segment segment : {Segment::Up, Segment::Down}) {
+            total.forward +=
+                times * segmentSeconds(cost, what, OpKind::Forward, UnitKind::Mlp, segment, tokens);
+            total.input +=
+                times * segmentSeconds(cost, what, OpKind::BackwardInput, UnitKind::Mlp, segment, tokens);
+            total.weight +=
+                times * segmentSeconds(cost, what, OpKind::BackwardWeight, UnitKind::Mlp, segment, tokens);
+        }
+    };
+    add(one, each, local_);
+    if (e.shared > 0) {
+        Local shared = local;
+        shared.ffn = static_cast<double>(e.ffn * e.shared) / static_cast<double>(micro.tp);
+        add(shared, local.tokens, 1);
+    }
+    // Router, permutation there and back, norm and join.
+    const double bytes = 2 * local.hidden;
+    const double moves = cost.elementwise(4 * bytes * routed)
+        + cost.gemm(local.tokens, static_cast<double>(e.count), local.hidden, Precision::Bf16);
+    for (const Segment segment : {Segment::Norm, Segment::Join}) {
+        total.forward += segmentSeconds(cost, local, OpKind::Forward, UnitKind::Mlp, segment, local.tokens);
+        total.input +=
+            segmentSeconds(cost, local, OpKind::BackwardInput, UnitKind::Mlp, segment, local.tokens);
+    }
+    total.forward += moves;
+    total.input += moves;
+    kernels += 20;
+    return total;
+}
+
+/// Exposed transfers of a layer, forward; backward has as many, and one gather more with sequence parallelism.
+double tensorSeconds(const CostModel &cost, const Shape &shape, const Micro &micro, const Local &local)
+{
+    const int tp = static_cast<int>(micro.tp);
+    const int cp = static_cast<int>(micro.cp);
+    const int island = cost.machine().island;
+    double seconds = 0;
+    if (tp > 1) {
+        const Placement group{tp, std::min(tp, island)};
+        const double bytes = local.bytes * local.tokens * local.hidden;
+        seconds += 2 * cost.collective(OpKind::AllReduce, bytes, group);
+    }
+    if (cp > 1) {
+        const Placement group{cp, std::clamp(island / tp, 1, cp)};
+        const double bytes =
+            local.bytes * 2 * local.tokens * static_cast<double>(cp) * local.kvHeads * local.headDim;
+        seconds += cost.collective(OpKind::AllGather, bytes, group);
+    }
+    if (shape.sparse() && micro.ep > 1) {
+        const int ep = static_cast<int>(micro.ep);
+        const Placement group{ep, std::clamp(island / (tp * cp), 1, ep)};
+        const double share =
+            static_cast<double>(shape.layers - shape.experts.denseLayers) / static_cast<double>(shape.layers);
+        const double bytes = 2 * local.tokens / static_cast<double>(tp) * local.hidden
+            * static_cast<double>(shape.experts.topK);
+        seconds += share * 2 * cost.collective(OpKind::AllGather, bytes, group);
+    }
+    return seconds;
+}
+
+/// What backward computes again, of a layer's forward.
+double recomputeSeconds(const CostModel &cost, const Local &local, Recompute recompute, double forward)
+{
+    if (recompute == Recompute::Full)
+        return forward;
+    const auto again = [&](UnitKind unit, Segment segment) {
+        return segmentSeconds(cost, local, OpKind::Recompute, unit, segment, local.tokens);
+    };
+    if (recompute == Recompute::Attention)
+        return again(UnitKind::Attention, Segment::Core);
+    if (recompute == Recompute::Selective)
+        return again(UnitKind::Attention, Segment::Norm) + again(UnitKind::Mlp, Segment::Norm)
+            + again(UnitKind::Mlp, Segment::Act);
+    return 0;
+}
+
+void countParams(UnitTimes &unit, const Shape &shape, const Micro &micro)
+{
+    const auto tp = static_cast<double>(micro.tp);
+    const double sparse = shape.sparse()
+        ? static_cast<double>(shape.layers - shape.experts.denseLayers) / static_cast<double>(shape.layers)
+        : 0;
+    const double mlp = (1 - sparse) * static_cast<double>(denseMlpParams(shape)) / tp;
+    unit.expertParams = sparse * static_cast<double>(sparseMlpParams(shape)) / static_cast<double>(micro.ep);
+    unit.layerParams = static_cast<double>(attentionParams(shape)) / tp
+        + static_cast<double>(normParams(shape)) + mlp + unit.expertParams;
+    unit.embeddingParams = static_cast<double>(tableParams(shape, shape.vocab)) / tp
+        + (shape.positions ? static_cast<double>(shape.seq * shape.hidden) : 0);
+    unit.headParams = shape.tied ? 0 : static_cast<double>(tableParams(shape, shape.vocab)) / tp;
+}
+
+} // namespace
+
+UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micro, Recompute recompute)
+{
+    const Calibration &c = cost.constants();
+    const Local local(shape, micro);
+    double kernels = 0;
+    Pair layer = sum(cost, local, attentionParts, kernels);
+    double unused = 0;
+    const Pair dense = sum(cost, local, mlpParts, shape.sparse() ? unused : kernels);
+    const Pair sparse = shape.sparse() ? sparseMlp(cost, shape, micro, local, kernels) : Pair{};
+    const double share = shape.sparse()
+        ? static_cast<double>(shape.layers - shape.experts.denseLayers) / static_cast<double>(shape.layers)
+        : 0;
+    layer.forward += (1 - share) * dense.forward + share * sparse.forward;
+    layer.input += (1 - share) * dense.input + share * sparse.input;
+    layer.weight += (1 - share) * dense.weight + share * sparse.weight;
+
+    UnitTimes unit;
+    const double host = c.host * kernels;
+    const double transfers = tensorSeconds(cost, shape, micro, local);
+    const double shown = transfers * (1 - c.hideTensor);
+    const double again = recomputeSeconds(cost, local, recompute, layer.forward);
+    const bool full = recompute == Recompute::Full;
+    unit.forward = withHost(layer.forward, host) + shown;
+    unit.backwardInput = withHost(layer.input, host) + shown * (micro.sequenceParallel ? 1.25 : 1);
+    unit.backwardWeight = withHost(layer.weight, host / 2);
+    unit.recompute = full ? withHost(again, host) + shown : again;
+    unit.exposedTensor = shown * (full ? 3 : micro.sequenceParallel ? 2.25 : 2);
+    unit.embedding =
+        segmentSeconds(cost, local, OpKind::Forward, UnitKind::Embedding, Segment::Lookup, local.tokens)
+        + segmentSeconds(cost, local, OpKind::BackwardWeight, UnitKind::Embedding, Segment::Lookup,
+                         local.tokens);
+    unit.head = segmentSeconds(cost, local, OpKind::Forward, UnitKind::Head, Segment::Loss, local.tokens);
+    unit.layers = static_cast<double>(shape.layers);
+    unit.boundaryBytes = local.bytes * local.rows * local.hidden;
+    unit.inner = static_cast<double>(micro.tp * micro.cp);
+    unit.ep = static_cast<double>(micro.ep);
+    unit.tokens = local.tokens;
+    countParams(unit, shape, micro);
+    return unit;
+}
+
+namespace {
+
+/// What the longest stage has, and the sum over stages, of forward and of all.
+struct Stages {
+    double layers = 0;  ///< of the slowest stage
+    double longest = 0; ///< seconds a micro-batch takes it
+    double sum = 0;     ///< over stages
+};
+
+Stages stagesOf(const UnitTimes &unit, const Layout &layout, double send)
+{
+    const double pp = layout.pp;
+    const double layer = unit.layer();
+    Stages stages;
+    if (layout.pp == 1) {
+        stages.layers = unit.layers;
+        stages.longest = unit.layers * layer + unit.embedding + unit.head;
+        stages.sum = stages.longest;
+        return stages;
+    }
+    const double ends = unit.embedding + unit.head;
+    stages.sum = unit.layers * layer + ends + pp * send;
+    double middle = std::ceil(unit.layers / pp);
+    double last = middle;
+    if (layout.evenEnds) {
+        middle = std::ceil((unit.layers + 2) / pp);
+        last = middle - 1;
+    }
+    const double tail = last * layer + std::max(unit.head, unit.embedding);
+    stages.layers = middle * layer >= tail ? middle : last;
+    stages.longest = std::max(middle * layer, tail) + send;
+    return stages;
+}
+
+/// Sum over stages that a micro-batch's first way through the pipeline and its last way back leave empty (planner.md 1.10's table:
+/// Narayanan et al. 2021; Qi et al. 2024 for the zero-bubble schedules).
+double bubbleOf(const UnitTimes &unit, const Layout &layout, const Stages &stages)
+{
+    if (layout.pp == 1)
+        return 0;
+    const double ramp = stages.sum - stages.longest;
+    const double weight = unit.layer() > 0 ? unit.backwardWeight / unit.layer() : 0;
+    switch (layout.schedule) {
+    case Schedule::Interleaved:
+        return ramp / std::max(1, layout.virtualStages);
+    case Schedule::ZeroBubbleH1:
+        return ramp * std::max(0.0, 1 - 2 * weight);
+    case Schedule::ZeroBubbleH2:
+    case Schedule::ZeroBubbleV:
+        return ramp * std::max(0.0, 1 - 3 * weight);
+    case Schedule::GPipe:
+    case Schedule::OneFOneB:
+        break;
+    }
+    return ramp;
+}
+
+/// log₂ with straight lines between powers of two: continuous, and no call.
+double roughLog2(double x)
+{
+    if (!(x > 1))
+        return 0;
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &x, sizeof bits);
+    const auto exponent = static_cast<double>(static_cast<std::int64_t>(bits >> 52) - 1023);
+    const double fraction = static_cast<double>(bits & ((std::uint64_t{1} << 52) - 1))
+        / static_cast<double>(std::uint64_t{1} << 52);
+    return exponent + fraction;
+}
+
+/// Time of a ring that moves `bytes` whole tensor once (gather or scatter), as CostModel::collective without its logarithm.
+double ring(const CostModel &cost, double bytes, double ranks, double perIsland)
+{
+    if (ranks < 2)
+        return 0;
+    const Calibration &c = cost.constants();
+    const double inside = cost.machine().islandBandwidth * c.island;
+    double bandwidth = inside;
+    double latency = (std::min(ranks, perIsland) - 1) * c.islandLatency / 7;
+    if (ranks > perIsland) {
+        const double outside = cost.machine().networkBandwidth * c.network * perIsland;
+        bandwidth =
+            perIsland <= 1 ? outside : inside * outside / std::sqrt(inside * inside + outside * outside);
+        latency += roughLog2(ranks / perIsland) * c.networkLatency;
+    }
+    return bytes * (ranks - 1) / ranks / bandwidth + latency;
+}
+
+struct DataTimes {
+    double exposed = 0;
+    double hidden = 0;
+};
+
+/// ZeRO 3 gathers and scatters for each micro-batch under the layers' own computation; the rest reduces once a step under the last
+/// backward, and gathers under the first forward.
+DataTimes dataTimes(const CostModel &cost, const UnitTimes &unit, const Layout &layout, double params,
+                    double layersHere)
+{
+    const Calibration &c = cost.constants();
+    DataTimes times;
+    const double ranks = static_cast<double>(layout.dp) * layout.cp;
+    if (ranks < 2)
+        return times;
+    const double island = std::max(1.0, cost.machine().island / unit.inner * layout.cp);
+    const double perIsland = std::min(ranks, island);
+    const auto add = [&](double seconds, double cover, bool overlaps) {
+        const double shown = overlaps ? positivePart(seconds - c.hideData * cover, 0.1 * seconds) : seconds;
+        times.exposed += shown;
+        times.hidden += std::max(0.0, seconds - shown);
+    };
+    const double forward = layersHere * unit.forward;
+    const double backward = layersHere * (unit.backwardInput + unit.backwardWeight + unit.recompute);
+    if (layout.zero == 3) {
+        const double group = layout.shard > 0 ? std::min<double>(layout.shard, ranks) : ranks;
+        const double inGroup = std::min(group, perIsland);
+        const double times_ = layout.keepGathered ? 1 : layout.microBatches;
+        const double gather = ring(cost, layout.paramBytes * params, group, inGroup);
+        const double scatter = ring(cost, layout.gradBytes * params, group, inGroup);
+        // The first layer's gather and the last one's scatter have nothing to hide under.
+        const double edge = (gather + scatter) / std::max(1.0, unit.layers);
+        add(times_ * gather, times_ * forward, true);
+        add(times_ * ((layout.keepGathered ? 0 : gather) + scatter), times_ * backward, true);
+        times.exposed += times_ * edge;
+        if (group < ranks) // replicas of the shards
+            add(2 * ring(cost, layout.gradBytes * params / group, ranks / group, 1), backward, true);
+        return times;
+    }
+    const double scatter = ring(cost, layout.gradBytes * params, ranks, perIsland);
+    const double gather =
+        layout.zero > 0 ? ring(cost, layout.paramBytes * params, ranks, perIsland) : scatter;
+    add(scatter + (layout.zero > 0 ? 0 : gather), backward, layout.overlapGrads);
+    if (layout.zero > 0)
+        add(gather, forward, layout.overlapParams);
+    return times;
+}
+
+} // namespace
+
+StepTime combine(const CostModel &cost, const UnitTimes &unit, const Layout &layout)
+{
+    const Calibration &c = cost.constants();
+    const Machine &machine = cost.machine();
+    const double m = layout.microBatches;
+    const double replicas = static_cast<double>(layout.dp) * layout.cp;
+    const double world = unit.inner * layout.dp * layout.pp;
+
+    double send = 0;
+    if (layout.pp > 1) {
+        const bool inside = unit.inner * layout.dp * layout.pp <= machine.island;
+        const double passes = layout.schedule == Schedule::Interleaved ? layout.virtualStages
+            : layout.schedule == Schedule::ZeroBubbleV                 ? 2
+                                                                       : 1;
+        send = 2 * passes * (1 - c.hidePipeline) * cost.send(unit.boundaryBytes, inside);
+    }
+    const Stages stages = stagesOf(unit, layout, send);
+    StepTime step;
+    step.tensor = m * stages.layers * unit.exposedTensor;
+    step.pipeline = m * send;
+    step.compute = m * stages.longest - step.tensor - step.pipeline;
+    step.bubble = bubbleOf(unit, layout, stages);
+
+    const double tables = layout.pp == 1 ? unit.embeddingParams + unit.headParams
+                                         : std::max(unit.embeddingParams, unit.headParams);
+    const double params = stages.layers * unit.layerParams + tables;
+    const DataTimes data = dataTimes(cost, unit, layout, params, stages.layers);
+    step.data = data.exposed;
+    // Parameter, gradient, master copy and two moments are read and written once: about 30 bytes a parameter.
+    const double shard = layout.zero > 0 ? replicas : 1;
+    step.optimizer = cost.optimizer(30 * params / shard);
+    const double busy = step.compute + step.tensor + step.pipeline + step.bubble + step.data + step.optimizer;
+    const double nodes = world / machine.island;
+    step.overhead = c.step + c.contention * data.hidden + c.straggler * roughLog2(nodes) * busy;
+    step.seconds = busy + step.overhead;
+    const double factor = 1 + c.spread + c.spread * c.spread / 2;
+    step.low = step.seconds / factor;
+    step.high = step.seconds * factor;
+    return step;
+}
+
+const char *nameOf(Schedule schedule)
+{
+    constexpr const char *names[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv"};
+    return names[static_cast<std::size_t>(schedule)];
+}
+
+Schedule scheduleOf(const std::string &name)
+{
+    for (int i = 0; i <= static_cast<int>(Schedule::ZeroBubbleV); ++i) {
+        if (name == nameOf(static_cast<Schedule>(i)))
+            return static_cast<Schedule>(i);
+    }
+    return Schedule::OneFOneB;
+}
+
+Recompute recomputeOf(const std::string &mode)
+{
+    return mode == "full"     ? Recompute::Full
+        : mode == "attention" ? Recompute::Attention
+        : mode == "selective" ? Recompute::Selective
+                              : Recompute::None;
+}
+
+Micro microOf(const spec::JobSpec &job)
+{
+    Micro micro;
+    micro.sequences = job.batch.micro;
+    micro.tp = job.layout.tp;
+    micro.cp = job.layout.cp;
+    micro.sequenceParallel = job.layout.sequenceParallel;
+    micro.precision = precisionOf(job.precision.compute);
+    return micro;
+}
+
+Layout layoutOf(const spec::JobSpec &job)
+{
+    Layout layout;
+    layout.dp = static_cast<int>(job.layout.dp);
+    layout.cp = static_cast<int>(job.layout.cp);
+    layout.pp = static_cast<int>(job.layout.pp);
+    layout.virtualStages = static_cast<int>(job.layout.virtualStages);
+    layout.schedule = scheduleOf(job.layout.schedule);
+    layout.zero = static_cast<int>(job.zero.stage);
+    layout.shard = static_cast<int>(job.zero.shard);
+    layout.microBatches = static_cast<int>(job.microBatches());
+    layout.overlapGrads = job.comm.overlapGrads;
+    layout.overlapParams = job.comm.overlapParams;
+    layout.gradBytes = static_cast<double>(bytesOf(job.precision.reduce));
+    layout.paramBytes = static_cast<double>(bytesOf(job.precision.compute));
+    return layout;
+}
+
+JobTime jobTime(const CostModel &cost, const spec::JobSpec &job)
+{
+    const Shape shape = shapeOf(job.model);
+    JobTime time;
+    time.unit = unitTimes(cost, shape, microOf(job), recomputeOf(job.recompute.mode));
+    time.step = combine(cost, time.unit, layoutOf(job));
+    const double flops = stepFlops(shape, static_cast<double>(job.batch.global), Convention::Model3);
+    const auto world = static_cast<double>(job.layout.world());
+    time.tflopsPerDevice = flops / (time.step.seconds * world) / 1e12;
+    time.mfu = utilisation(flops, time.step.seconds, world, cost.peak(precisionOf(job.precision.compute)));
+    return time;
+}
+
+} // namespace rankyard::predict

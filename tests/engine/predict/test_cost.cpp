@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/cluster/sources.h"
+#include "engine/predict/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace rankyard::predict {
+namespace {
+
+CostModel model(const char *preset, int nodes)
+{
+    const auto cluster = cluster::makePreset(preset, nodes);
+    auto machine = machineOf(*cluster);
+    auto constants = calibrationFor(machine->family);
+    return CostModel(*machine, *constants);
+}
+
+TEST(Cost, MachineOfAPreset)
+{
+    const auto cluster = cluster::makePreset("dgx-a100-80", 4);
+    const auto machine = machineOf(*cluster);
+    ASSERT_TRUE(machine);
+    EXPECT_EQ(machine->family, "A100");
+    EXPECT_EQ(machine->island, 8);
+    EXPECT_DOUBLE_EQ(machine->islandBandwidth, 300e9);
+    EXPECT_DOUBLE_EQ(machine->networkBandwidth, 25e9);
+    const auto rack = cluster::makePreset("gb200-nvl72", 18);
+    EXPECT_EQ(machineOf(*rack)->island, 72);
+    const auto hosts = cluster::makePreset("cpu-host", 2);
+    ASSERT_FALSE(machineOf(*hosts));
+    EXPECT_EQ(machineOf(*hosts).error().code, Code::NotHere);
+}
+
+TEST(Cost, ProductsAreSmoothAndNeverFasterThanThePeak)
+{
+    const CostModel cost = model("dgx-h100", 1);
+    double before = 0;
+    for (double m = 1; m < 40000; m *= 1.01) {
+        const double seconds = cost.gemm(m, 4096, 4096, Precision::Bf16);
+        EXPECT_GE(seconds, before) << m;
+        if (before > 0) {
+            EXPECT_LT(seconds / before, 1.011) << "a step at " << m;
+        }
+        EXPECT_GT(seconds, 2 * m * 4096 * 4096 / 989.5e12);
+        before = seconds;
+    }
+}
+
+TEST(Cost, RingFormulas)
+{
+    const CostModel cost = model("dgx-a100-80", 4);
+    const Calibration &c = cost.constants();
+    const double S = 1e9;
+    const Placement inside{8, 8};
+    const double wire = S * 7 / 8 / (300e9 * c.island);
+    EXPECT_NEAR(cost.collective(plan::OpKind::AllGather, S, inside), wire + c.islandLatency, 1e-9);
+    EXPECT_NEAR(cost.collective(plan::OpKind::AllReduce, S, inside), 2 * (wire + c.islandLatency), 1e-9);
+    EXPECT_EQ(cost.collective(plan::OpKind::AllReduce, S, {1, 1}), 0);
+    // One member a node has one card; eight have eight, and are faster.
+    EXPECT_GT(cost.busBandwidth({32, 8}), 4 * cost.busBandwidth({4, 1}));
+    EXPECT_NEAR(cost.busBandwidth({4, 1}), 25e9 * c.network, 1);
+}
+
+TEST(Cost, PositivePartIsSmooth)
+{
+    EXPECT_NEAR(positivePart(5, 0.1), 5, 1e-3);
+    EXPECT_NEAR(positivePart(-5, 0.1), 0, 1e-3);
+    EXPECT_NEAR(positivePart(0, 0.1), 0.05, 1e-12);
+}
+
+TEST(Calibration, ReadsWhatItWrites)
+{
+    Calibration one;
+    one.family = "A100";
+    one.source = "probe of node-3";
+    one.gemm = 0.5;
+    one.peak = 3e14;
+    const OrderedJson written = writeCalibrations({one});
+    const auto read = readCalibrations(*parseJson(dumpJson(written), "x"), "x");
+    ASSERT_TRUE(read) << read.error().text();
+    ASSERT_EQ(read->size(), 1u);
+    EXPECT_EQ(read->front(), one);
+}
+
+TEST(Calibration, NamesWhatIsWrong)
+{
+    const auto bad = [](const char *text) {
+        const auto read = readCalibrations(*parseJson(text, "x"), "x");
+        return read ? std::string("read") : read.error().where;
+    };
+    EXPECT_EQ(bad(R"({"schema": "rankyard/calibration/1", "devices": {"A100": {"gem": 1}}})"),
+              "x.devices.A100.gem");
+    EXPECT_EQ(bad(R"({"schema": "rankyard/calibration/1", "shared": {"gemm": 7}, "devices": {}})"),
+              "x.shared.gemm");
+    EXPECT_EQ(bad(R"({"schema": "rankyard/calibration/1", "shared": {"gemm": "1"}, "devices": {}})"),
+              "x.shared.gemm");
+    EXPECT_FALSE(fittedCalibrations().empty());
+    EXPECT_FALSE(calibrationFor("abacus"));
+}
+
+} // namespace
+} // namespace rankyard::predict

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/cluster/sources.h"
+#include "engine/plan/plan.h"
+#include "engine/predict/durations.h"
+#include "engine/predict/step_time.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace rankyard::predict {
+namespace {
+
+CostModel costOf(const char *preset, int nodes)
+{
+    const auto cluster = cluster::makePreset(preset, nodes);
+    auto machine = machineOf(*cluster);
+    auto constants = calibrationFor(machine->family);
+    return CostModel(*machine, *constants);
+}
+
+TEST(StepTime, PartsAddUp)
+{
+    const CostModel cost = costOf("dgx-a100-80", 32);
+    const Shape &shape = *findModel("GPT3-175B");
+    Micro micro;
+    micro.tp = 8;
+    for (const Recompute recompute : {Recompute::None, Recompute::Full}) {
+        const UnitTimes unit = unitTimes(cost, shape, micro, recompute);
+        Layout layout;
+        layout.pp = 8;
+        layout.dp = 4;
+        layout.microBatches = 48;
+        for (const Schedule schedule :
+             {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved, Schedule::ZeroBubbleH1}) {
+            layout.schedule = schedule;
+            layout.virtualStages = schedule == Schedule::Interleaved ? 3 : 1;
+            const StepTime step = combine(cost, unit, layout);
+            EXPECT_NEAR(step.compute + step.bubble + step.tensor + step.pipeline + step.data + step.optimizer
+                            + step.overhead,
+                        step.seconds, 1e-9 * step.seconds);
+            EXPECT_LT(step.low, step.seconds);
+            EXPECT_GT(step.high, step.seconds);
+        }
+    }
+}
+
+TEST(StepTime, BubbleIsThatOfThePapers)
+{
+    // Equal stages: (p − 1)/(m + p − 1) of the step without transfers, and a v-th of the idle time interleaved.
+    const CostModel cost = costOf("dgx-a100-80", 1);
+    UnitTimes unit;
+    unit.forward = 1;
+    unit.backwardInput = 1;
+    unit.backwardWeight = 1;
+    unit.layers = 8;
+    Layout layout;
+    layout.pp = 4;
+    layout.microBatches = 12;
+    layout.schedule = Schedule::OneFOneB;
+    const double send = 2 * cost.send(0, true) * (1 - cost.constants().hidePipeline);
+    EXPECT_NEAR(combine(cost, unit, layout).bubble, 3 * (6 + send), 1e-9);
+    layout.schedule = Schedule::ZeroBubbleH1; // (p − 1)(F + B − 2W), W a third
+    EXPECT_NEAR(combine(cost, unit, layout).bubble, 3 * (6 + send) / 3, 1e-9);
+    layout.schedule = Schedule::ZeroBubbleH2;
+    EXPECT_NEAR(combine(cost, unit, layout).bubble, 0, 1e-9);
+    layout.schedule = Schedule::Interleaved;
+    layout.virtualStages = 2;
+    EXPECT_NEAR(combine(cost, unit, layout).bubble, 3 * (6 + 2 * send) / 2, 1e-9);
+}
+
+TEST(StepTime, MoreOfEverythingThatCostsTakesLonger)
+{
+    const CostModel cost = costOf("dgx-h100", 16);
+    const Shape &shape = *findModel("LLAMA3-70B");
+    Micro micro;
+    micro.tp = 8;
+    Layout layout;
+    layout.pp = 4;
+    layout.dp = 4;
+    layout.microBatches = 16;
+    const auto seconds = [&](Recompute recompute) {
+        return combine(cost, unitTimes(cost, shape, micro, recompute), layout).seconds;
+    };
+    const double none = seconds(Recompute::None);
+    EXPECT_GT(seconds(Recompute::Selective), none);
+    EXPECT_GT(seconds(Recompute::Attention), none);
+    EXPECT_GT(seconds(Recompute::Full), 1.2 * none);
+    EXPECT_LT(seconds(Recompute::Full), 1.45 * none);
+    layout.microBatches = 32;
+    EXPECT_GT(seconds(Recompute::None), 1.6 * none);
+}
+
+TEST(StepTime, CombineIsFast)
+{
+    const CostModel cost = costOf("dgx-a100-80", 128);
+    const UnitTimes unit = unitTimes(cost, *findModel("GPT3-175B"), {1, 8}, Recompute::Full);
+    Layout layout;
+    layout.pp = 8;
+    layout.dp = 16;
+    double total = 0;
+    constexpr int times = 200000;
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < times; ++i) {
+        layout.microBatches = 8 + i % 64;
+        layout.zero = i % 4;
+        total += combine(cost, unit, layout).seconds;
+    }
+    const double ns =
+        std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+    EXPECT_GT(total, 0);
+    // An optimised build takes under 100 ns; this bound catches a logarithm or an allocation in any build.
+    EXPECT_LT(ns / times, 3000);
+    RecordProperty("ns", std::to_string(ns / times));
+    std::printf("combine: %.0f ns\n", ns / times);
+}
+
+spec::JobSpec job(std::int64_t dp, std::int64_t tp, std::int64_t pp)
+{
+    spec::JobSpec made;
+    made.model.layers = 6;
+    made.model.hidden = 512;
+    made.model.heads = 8;
+    made.model.ffn = 2048;
+    made.model.seq = 512;
+    made.model.vocab = 3000;
+    made.model.tied = false;
+    made.layout.dp = dp;
+    made.layout.tp = tp;
+    made.layout.pp = pp;
+    made.batch.micro = 4;
+    made.batch.global = 4 * dp * 6;
+    made.precision.compute = DType::BF16;
+    made.optimizer.clip = 0;
+    return made;
+}
+
+TEST(Durations, ProgramAndClosedFormAreOneCostModel)
+{
+    const CostModel cost = costOf("dgx-a100-80", 1);
+    for (const auto &[dp, tp, pp] : {std::array{1, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 3}, {1, 2, 2}}) {
+        const spec::JobSpec spec = job(dp, tp, pp);
+        const auto plan = plan::makePlan(spec);
+        ASSERT_TRUE(plan) << plan.error().text();
+        const auto line = plan::simulate(*plan, plan::ProgramKind::Train, durationsOf(cost, spec));
+        ASSERT_TRUE(line) << line.error().text();
+        double computed = 0;
+        for (const plan::StageTimes &stage : line->stages)
+            computed = std::max(computed, static_cast<double>(stage.computeNs) / 1e9);
+        const StepTime step = jobTime(cost, spec).step;
+        // The device's own work of the slowest stage; the host's share (small models) is in the closed form alone.
+        EXPECT_GT(computed, 0);
+        EXPECT_LT(computed, step.seconds) << dp << tp << pp;
+        EXPECT_GT(computed, 0.2 * (step.compute + step.optimizer)) << dp << tp << pp;
+    }
+}
+
+} // namespace
+} // namespace rankyard::predict
