@@ -485,7 +485,29 @@ OrderedJson writeProgram(const StepProgram &program)
     return json;
 }
 
-std::string digestOf(const StepProgram &program) { return digestOfText(dumpJson(writeBody(program))); }
+/// The text of writeBody() without its tree, which for long programs costs more than all passes.
+std::string digestOf(const StepProgram &program)
+{
+    const auto scalar = [](const std::string &key, const OrderedJson &value) {
+        return "\"" + key + "\":" + dumpJson(value) + ",";
+    };
+    const auto list = [](const std::string &key, const auto &items) {
+        std::string text = "\"" + key + "\":[";
+        for (const auto &item : items)
+            text += dumpJson(write(item)) + ",";
+        if (!items.empty())
+            text.pop_back();
+        return text + "],";
+    };
+    std::string text = "{" + scalar("schema", std::string(schemaFamily) + "/1")
+        + scalar("kind", nameOf(program.kind)) + scalar("role", {{"stage", program.role.stage}});
+    text += list("groups", program.groups) + list("arenas", program.arenas);
+    text += list("buffers", program.buffers);
+    text += list("tensors", program.tensors) + list("buckets", program.buckets);
+    text += list("ops", program.ops) + scalar("stats", program.stats);
+    text.back() = '}';
+    return digestOfText(text);
+}
 
 Result<StepProgram> readProgram(const Json &document, const std::string &name)
 {
