@@ -61,6 +61,7 @@ private:
 void addTrain(Commands &commands);   ///< train, attach
 void addControl(Commands &commands); ///< stop, pause, resume, checkpoint
 void addPlan(Commands &commands);    ///< plan, schema
+void addValidate(Commands &commands); ///< validate
 void addCluster(Commands &commands); ///< cluster show
 void addParity(Commands &commands);  ///< parity
 void addData(Commands &commands);    ///< data prepare, data show

@@ -14,6 +14,7 @@ int main(int argc, char **argv)
     rankyard::ctl::addTrain(commands);
     rankyard::ctl::addControl(commands);
     rankyard::ctl::addPlan(commands);
+    rankyard::ctl::addValidate(commands);
     rankyard::ctl::addCluster(commands);
     rankyard::ctl::addParity(commands);
     rankyard::ctl::addData(commands);

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/predict/validate.h"
+
+#include "app/ctl/command.h"
+#include "engine/base/file.h"
+
+#include <iostream>
+
+namespace rankyard::ctl {
+
+namespace {
+
+struct ValidateOptions {
+    std::string file;
+    std::string constants;
+    bool serve = false;
+    bool rows = false;
+};
+
+std::string percent(double share) { return formatNumber(100 * share, 3) + " %"; }
+
+void addSummaries(std::vector<std::vector<std::string>> &table, const std::string &kind,
+                  const std::map<std::string, predict::ErrorSummary> &map)
+{
+    for (const auto &[name, s] : map) {
+        table.push_back({kind + (name.size() > 48 ? name.substr(0, 48) + "…" : name), std::to_string(s.n), percent(s.median),
+                         percent(s.p90), percent(s.worst), percent(s.bias), percent(s.covered),
+                         percent(s.baseline)});
+    }
+}
+
+void showValidation(const predict::Validation &validation, bool everyRow, Output &output)
+{
+    if (everyRow) {
+        std::vector<std::vector<std::string>> rows = {{"run", "device", "predicted s", "measured s", "error"}};
+        for (const predict::Validated &row : validation.rows) {
+            rows.push_back({row.row.id, row.row.gpu, formatNumber(row.predicted.seconds, 4),
+                            formatNumber(row.row.measured, 4), percent(row.error)});
+        }
+        output.line(table(rows, 2) + "\n");
+    }
+    std::vector<std::vector<std::string>> rows = {
+        {"", "runs", "median", "p90", "worst", "bias", "in 80 %", "one constant"}};
+    addSummaries(rows, "", {{"dense 16-bit pre-training", validation.dense}});
+    addSummaries(rows, "  ", validation.byDevice);
+    addSummaries(rows, "  ", validation.bySource);
+    addSummaries(rows, "apart: ", validation.apart);
+    output.line(table(rows));
+    output.line("Noise of the data itself: " + std::to_string(validation.repeats)
+                + " runs are in the table more than once; they differ from their median by "
+                + percent(validation.noiseMedian) + " (median), " + percent(validation.noiseP90) + " (p90)");
+    for (const auto &[reason, count] : validation.skipped)
+        output.line("not predicted: " + std::to_string(count) + " × " + reason);
+}
+
+/// For packaging/fit: a calibration document a line on stdin, the predicted seconds of all rows a line on stdout.
+Result<Exit> serve(const std::vector<predict::Row> &rows)
+{
+    for (std::string line; std::getline(std::cin, line);) {
+        RY_ASSIGN(const Json document, parseJson(line, "stdin"));
+        RY_ASSIGN(const auto calibrations, predict::readCalibrations(document, "stdin"));
+        Json seconds = Json::array();
+        for (const predict::Row &row : rows)
+            seconds.push_back(row.run ? Json(predict::predictRun(*row.run, calibrations).seconds) : Json());
+        std::cout << seconds.dump() << std::endl;
+    }
+    return Exit::Done;
+}
+
+Result<Exit> runValidate(const ValidateOptions &options, Output &output)
+{
+    RY_ASSIGN(const std::string text, readFile(options.file));
+    RY_ASSIGN(auto rows, predict::readRuns(text, options.file));
+    if (options.serve)
+        return serve(rows);
+    std::vector<predict::Calibration> calibrations = predict::fittedCalibrations();
+    if (!options.constants.empty()) {
+        RY_ASSIGN(const std::string file, readFile(options.constants));
+        RY_ASSIGN(const Json document, parseJson(file, options.constants));
+        RY_ASSIGN(calibrations, predict::readCalibrations(document, options.constants));
+    }
+    const predict::Validation validation = predict::validateRuns(std::move(rows), calibrations);
+    if (output.json)
+        output.document(predict::validationJson(validation));
+    else
+        showValidation(validation, options.rows, output);
+    return Exit::Done;
+}
+
+} // namespace
+
+void addValidate(Commands &commands)
+{
+    auto options = std::make_shared<ValidateOptions>();
+    CLI::App *app = commands.add(commands.root(), "validate", "Predicted against published step times",
+                                 [options](Output &output) { return runValidate(*options, output); });
+    app->add_option("file", options->file, "A table with the columns of published runs")->required();
+    app->add_option("--constants", options->constants, "Other constants (rankyard/calibration/1) than those built in");
+    app->add_flag("--rows", options->rows, "Every row, not the summary alone");
+    app->add_flag("--serve", options->serve)->group("");
+}
+
+} // namespace rankyard::ctl
