@@ -73,7 +73,7 @@ Result<Exit> runValidate(const ValidateOptions &options, Output &output)
     RY_ASSIGN(auto rows, predict::readRuns(text, options.file));
     if (options.serve)
         return serve(rows);
-    std::vector<predict::Calibration> calibrations = predict::fittedCalibrations();
+    predict::Calibrations calibrations = predict::fittedCalibrations();
     if (!options.constants.empty()) {
         RY_ASSIGN(const std::string file, readFile(options.constants));
         RY_ASSIGN(const Json document, parseJson(file, options.constants));

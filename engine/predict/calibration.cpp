@@ -13,31 +13,41 @@ constexpr const char *fitted =
 #include "engine/predict/fitted.inc"
     ;
 
-Status setConstant(Calibration &calibration, const std::string &name, const Json &value,
-                   const std::string &where)
+const Constant *findConstant(const std::string &name)
 {
-    const auto &table = constants();
-    const auto *found = std::find_if(table.data(), table.data() + table.size(),
-                                     [&](const Constant &c) { return name == c.name; });
-    if (found == table.data() + table.size())
-        return Error::make(Code::BadData, "no constant of this name", where + "." + name);
-    const double number = value.is_number() ? value.get<double>() : std::nan("");
-    if (!(number >= found->least && number <= found->most)) {
-        return Error::make(Code::BadData, "constant out of range", where + "." + name)
-            .withFound(dumpJson(value))
-            .withExpected(formatNumber(found->least, 3) + " to " + formatNumber(found->most, 3));
+    for (const Constant &constant : constants()) {
+        if (name == constant.name)
+            return &constant;
     }
-    calibration.*(found->value) = number;
+    return nullptr;
+}
+
+/// Calls put(constant, number) for each member of an object of constants; `inRange`: numbers are values of the constants, else factors.
+template<typename Put>
+Status readEach(const Json &object, const std::string &where, bool inRange, Put put)
+{
+    if (!object.is_object())
+        return Error::make(Code::BadData, "an object of constants is wanted", where);
+    for (const auto &[name, value] : object.items()) {
+        const Constant *constant = findConstant(name);
+        if (!constant)
+            return Error::make(Code::BadData, "no constant of this name", where + "." + name);
+        const double number = value.is_number() ? value.template get<double>() : std::nan("");
+        const double least = inRange ? constant->least : 1e-3;
+        const double most = inRange ? constant->most : 1e3;
+        if (!(number >= least && number <= most)) {
+            return Error::make(Code::BadData, "constant out of range", where + "." + name)
+                .withFound(dumpJson(value))
+                .withExpected(formatNumber(least, 3) + " to " + formatNumber(most, 3));
+        }
+        put(*constant, number);
+    }
     return {};
 }
 
 Status setAll(Calibration &calibration, const Json &object, const std::string &where)
 {
-    if (!object.is_object())
-        return Error::make(Code::BadData, "an object of constants is wanted", where);
-    for (const auto &[name, value] : object.items())
-        RY_TRY(setConstant(calibration, name, value, where));
-    return {};
+    return readEach(object, where, true, [&](const Constant &constant, double number) { calibration.*(constant.value) = number; });
 }
 
 std::string textOf(const Json &document, const char *key)
@@ -83,7 +93,7 @@ const std::vector<Constant> &constants()
     return all;
 }
 
-Result<std::vector<Calibration>> readCalibrations(const Json &document, const std::string &name)
+Result<Calibrations> readCalibrations(const Json &document, const std::string &name)
 {
     RY_TRY(checkSchema(document, "rankyard/calibration", 1, name));
     Calibration shared;
@@ -91,7 +101,7 @@ Result<std::vector<Calibration>> readCalibrations(const Json &document, const st
     shared.date = textOf(document, "date");
     if (const auto found = document.find("shared"); found != document.end())
         RY_TRY(setAll(shared, *found, name + ".shared"));
-    std::vector<Calibration> all;
+    Calibrations all;
     const auto devices = document.find("devices");
     if (devices == document.end() || !devices->is_object())
         return Error::make(Code::BadData, "devices is missing", name);
@@ -99,16 +109,26 @@ Result<std::vector<Calibration>> readCalibrations(const Json &document, const st
         Calibration one = shared;
         one.family = family;
         RY_TRY(setAll(one, values, name + ".devices." + family));
-        all.push_back(std::move(one));
+        all.devices.push_back(std::move(one));
+    }
+    const Json traits = document.value("traits", Json::object());
+    if (!traits.is_object())
+        return Error::make(Code::BadData, "traits is no object", name);
+    for (const auto &[trait, factors] : traits.items()) {
+        Trait one{trait};
+        RY_TRY(readEach(factors, name + ".traits." + trait, false, [&](const Constant &constant, double factor) {
+            one.factors.emplace_back(constant.value, factor);
+        }));
+        all.traits.push_back(std::move(one));
     }
     return all;
 }
 
-OrderedJson writeCalibrations(const std::vector<Calibration> &calibrations)
+OrderedJson writeCalibrations(const Calibrations &calibrations)
 {
     const Calibration plain;
     OrderedJson devices = OrderedJson::object();
-    for (const Calibration &calibration : calibrations) {
+    for (const Calibration &calibration : calibrations.devices) {
         OrderedJson values = OrderedJson::object();
         for (const Constant &constant : constants()) {
             if (calibration.*(constant.value) != plain.*(constant.value))
@@ -116,29 +136,52 @@ OrderedJson writeCalibrations(const std::vector<Calibration> &calibrations)
         }
         devices[calibration.family] = std::move(values);
     }
+    OrderedJson traits = OrderedJson::object();
+    for (const Trait &trait : calibrations.traits) {
+        OrderedJson factors = OrderedJson::object();
+        for (const auto &[value, factor] : trait.factors) {
+            for (const Constant &constant : constants()) {
+                if (constant.value == value)
+                    factors[constant.name] = factor;
+            }
+        }
+        traits[trait.name] = std::move(factors);
+    }
+    const bool any = !calibrations.devices.empty();
     return {{"schema", "rankyard/calibration/1"},
-            {"source", calibrations.empty() ? "" : calibrations.front().source},
-            {"date", calibrations.empty() ? "" : calibrations.front().date},
-            {"devices", std::move(devices)}};
+            {"source", any ? calibrations.devices.front().source : ""},
+            {"date", any ? calibrations.devices.front().date : ""},
+            {"devices", std::move(devices)},
+            {"traits", std::move(traits)}};
 }
 
-const std::vector<Calibration> &fittedCalibrations()
+const Calibrations &fittedCalibrations()
 {
-    static const std::vector<Calibration> all = [] {
+    static const Calibrations all = [] {
         auto document = parseJson(fitted, "fitted constants");
         auto read = document ? readCalibrations(*document, "fitted") : document.error();
-        return read ? std::move(read).value() : std::vector<Calibration>{};
+        return read ? std::move(read).value() : Calibrations{};
     }();
     return all;
 }
 
-Result<Calibration> calibrationFor(const std::string &family)
+Result<Calibration> Calibrations::of(const std::string &family, const std::vector<std::string> &with) const
 {
     std::string known;
-    for (const Calibration &calibration : fittedCalibrations()) {
-        if (calibration.family == family)
-            return calibration;
+    for (const Calibration &calibration : devices) {
         known += (known.empty() ? "" : ", ") + calibration.family;
+        if (calibration.family != family)
+            continue;
+        Calibration one = calibration;
+        for (const Trait &trait : traits) {
+            if (std::find(with.begin(), with.end(), trait.name) == with.end())
+                continue;
+            for (const auto &[value, factor] : trait.factors)
+                one.*value *= factor;
+        }
+        for (const Constant &constant : constants())
+            one.*(constant.value) = std::clamp(one.*(constant.value), constant.least, constant.most);
+        return one;
     }
     return Error::make(Code::NotFound, "no constants for this device", family)
         .withExpected(known)

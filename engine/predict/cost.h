@@ -7,6 +7,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// What one device and its links take: the primitives under the closed form of a step (step_time.h) and under the durations of a
@@ -82,14 +83,29 @@ struct Constant {
 };
 const std::vector<Constant> &constants();
 
-/// `rankyard/calibration/1`: {schema, source, date, shared: {name: value}, devices: {family: {name: value}}}; a device's own values
-/// over the shared ones over the defaults above. Unknown names and values out of range are errors with their path.
-Result<std::vector<Calibration>> readCalibrations(const Json &document, const std::string &name);
-OrderedJson writeCalibrations(const std::vector<Calibration> &calibrations);
+/// What a system or a machine has that others have not ("deepspeed", "fsdp", "tensor overlap"): some constants times a factor.
+struct Trait {
+    std::string name;
+    std::vector<std::pair<double Calibration::*, double>> factors{};
+    bool operator==(const Trait &) const = default;
+};
+
+/// Constants of several devices, and traits.
+struct Calibrations {
+    std::vector<Calibration> devices;
+    std::vector<Trait> traits{};
+    bool operator==(const Calibrations &) const = default;
+
+    /// Of this family with those traits, unknown ones ignored; NotFound names the families that are there.
+    Result<Calibration> of(const std::string &family, const std::vector<std::string> &with = {}) const;
+};
+
+/// `rankyard/calibration/1`: {schema, source, date, shared: {name: value}, devices: {family: {name: value}}, traits: {trait: {name: factor}}};
+/// a device's own values over the shared ones over the defaults above. Unknown names and values out of range are errors with their path.
+Result<Calibrations> readCalibrations(const Json &document, const std::string &name);
+OrderedJson writeCalibrations(const Calibrations &calibrations);
 /// Fitted on published runs (packaging/fit writes them), built in.
-const std::vector<Calibration> &fittedCalibrations();
-/// The one of this family; NotFound names those that are there.
-Result<Calibration> calibrationFor(const std::string &family);
+const Calibrations &fittedCalibrations();
 
 /// Where a group's ranks are: `ranks` of it, `perIsland` neighbours of them in each island.
 struct Placement {

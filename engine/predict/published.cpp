@@ -196,7 +196,8 @@ void Reader::shape()
     }
     const std::int64_t heads = whole("heads", s.heads);
     if (heads != s.heads || s.heads == 0) {
-        s.heads = heads > 0 ? heads : std::max<std::int64_t>(1, s.hidden / 128);
+        const std::int64_t usual = s.hidden >= 12288 && s.hidden % 96 == 0 ? 96 : s.hidden / 128; // GPT-3's
+        s.heads = heads > 0 ? heads : std::max<std::int64_t>(1, usual);
         s.headDim = s.hidden / s.heads;
         s.kvHeads = s.heads;
     }
@@ -295,6 +296,9 @@ void Reader::batch()
         steps = numberAfter(m_notes, "ga=");
     if (micro == 0 && steps > 0 && global > 0)
         micro = std::max<std::int64_t>(1, std::llround(global / l.dp / steps));
+    if (micro == 0 && l.pp == 1 && m_run.shape.seq < 32768) // one pass, up to 16k tokens
+        micro = std::clamp<std::int64_t>(static_cast<std::int64_t>(global / l.dp), 1,
+                                         std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, m_run.shape.seq)));
     micro = std::max<std::int64_t>(1, micro);
     m_run.micro.sequences = micro;
     if (global == 0 && l.pp > 1)
@@ -302,6 +306,11 @@ void Reader::batch()
     m_run.globalBatch = global > 0 ? global : static_cast<double>(micro * l.dp);
     const double each = m_run.globalBatch / l.dp / static_cast<double>(micro);
     l.microBatches = static_cast<int>(std::max(1.0, std::round(each)));
+    // A pipeline that would stand still for a third of the step is not run without interleaving.
+    if (cell("vpp").empty() && l.schedule == Schedule::OneFOneB && 2 * (l.pp - 1) > l.microBatches && hopper()) {
+        l.schedule = Schedule::Interleaved;
+        l.virtualStages = static_cast<int>((m_run.shape.layers + l.pp - 1) / l.pp);
+    }
     if (each < 0.99)
         m_run.micro.sequences = std::max<std::int64_t>(1, std::llround(m_run.globalBatch / l.dp));
 }
@@ -334,6 +343,19 @@ void Reader::software()
         l.shard = static_cast<int>(shard);
     if (contains(m_zero, "hsdp"))
         l.shard = m_run.machine.island;
+    const bool deepspeed = (contains(m_zero, "zero") && !fsdp()) || contains(m_notes, "deepspeed");
+    const auto trait = [&](const char *name, bool has) {
+        if (has)
+            m_run.traits.emplace_back(name);
+    };
+    trait("fsdp", fsdp());
+    trait("deepspeed", deepspeed && l.zero < 3);
+    trait("deepspeed zero 3", deepspeed && l.zero == 3);
+    trait("deterministic", contains(m_notes, "deterministic kernels"));
+    trait("tensor overlap", contains(m_notes, "tp overlap"));
+    trait("compiled", contains(m_notes, "torch.compile"));
+    trait("fine-tuning", m_run.what == RunClass::FineTuning);
+    m_run.shape.parallelBlock = contains(m_notes, "parallel transformer block");
     const bool overlap = contains(m_zero, "overlap") || contains(m_notes, "dp overlap");
     l.overlapGrads = l.zero == 3 || overlap || (hopper() && contains(m_zero, "distopt"));
     if (contains(m_notes, "not overlapped"))
@@ -400,14 +422,10 @@ Result<std::vector<Row>> readRuns(std::string_view text, const std::string &name
     return rows;
 }
 
-StepTime predictRun(const Run &run, const std::vector<Calibration> &calibrations)
+StepTime predictRun(const Run &run, const Calibrations &calibrations)
 {
-    const Calibration *mine = calibrations.empty() ? nullptr : &calibrations.front();
-    for (const Calibration &calibration : calibrations) {
-        if (calibration.family == run.machine.family)
-            mine = &calibration;
-    }
-    const CostModel cost(run.machine, mine ? *mine : Calibration{});
+    const auto found = calibrations.of(run.machine.family, run.traits);
+    const CostModel cost(run.machine, found ? *found : Calibration{});
     return combine(cost, unitTimes(cost, run.shape, run.micro, run.recompute), run.layout);
 }
 

@@ -13,16 +13,18 @@
 ///
 /// Rules for what a row leaves empty, in this order:
 ///   sizes of the model     from the catalogue by the model's name; then kv_heads = heads, ffn 4h (gated: 8/3 h, up to a multiple of
-///                          256), vocabulary 51200; heads: 128 columns each. No layers or hidden: not read
+///                          256), vocabulary 51200; heads: GPT-3's 96 from 12288 columns on, else 128 columns each. No layers or
+///                          hidden: not read
 ///   dp                     n_gpus / (tp · cp · pp); the column where it says the same; where the product is another, the quotient
 ///                          counts, and a row whose n_gpus is no multiple is not read
 ///   tp, pp                 1 where parameters are sharded (FSDP, ZeRO 3) or one of them is given; both unknown elsewhere: not read
 ///   cp, ep, vpp            1. An interleaved schedule without vpp has one layer a chunk
-///   micro_batch            1 with a pipeline or sequences of 32k; else what notes say (grad_accum, LBS); else 1
+///   micro_batch            by notes (grad_accum=, GA=); else 1 with a pipeline or sequences of 32k; else all of a replica's, up to 16k tokens
 ///   global_batch           dp · micro_batch without a pipeline; with one: not read
 ///   precision              fp16 on V100, else bf16
 ///   recompute              none
-///   schedule               notes' "schedule="; else interleaved with vpp > 1, else 1f1b
+///   schedule               notes' "schedule="; else interleaved with vpp > 1; also, on Hopper and later, where vpp is not told and
+///                          fewer than 2 (pp − 1) micro-batches would leave a third of the step idle; else 1f1b
 ///   interconnect           "8x400G", "1600 Gbps" and such in the text: of a node; else as the device's usual box has it
 ///   attention              fused, but on V100, and on A100 with recomputation outside FSDP (before 2022's kernels; full recomputation
 ///                          was there because scores filled the memory)
@@ -46,6 +48,7 @@ struct Run {
     double globalBatch = 0;
     RunClass what = RunClass::Dense;
     std::optional<Convention> convention{}; ///< of the row's TFLOP/s
+    std::vector<std::string> traits{};      ///< of the software and the machine, of those that constants know
 };
 
 struct Row {
@@ -61,7 +64,7 @@ struct Row {
 /// A row that cannot be used has its reason in `skipped`; the table's own faults are the error.
 Result<std::vector<Row>> readRuns(std::string_view text, const std::string &name);
 
-/// Seconds of a step of this run. `calibrations` has its family, else the family's nearest.
-StepTime predictRun(const Run &run, const std::vector<Calibration> &calibrations);
+/// Seconds of a step of this run; by the defaults where `calibrations` have nothing of its family.
+StepTime predictRun(const Run &run, const Calibrations &calibrations);
 
 } // namespace rankyard::predict

@@ -115,7 +115,7 @@ double tensorSeconds(const CostModel &cost, const Shape &shape, const Micro &mic
     if (tp > 1) {
         const Placement group{tp, std::min(tp, island)};
         const double bytes = local.bytes * local.tokens * local.hidden;
-        seconds += 2 * cost.collective(OpKind::AllReduce, bytes, group);
+        seconds += (shape.parallelBlock ? 1 : 2) * cost.collective(OpKind::AllReduce, bytes, group);
     }
     if (cp > 1) {
         const Placement group{cp, std::clamp(island / tp, 1, cp)};

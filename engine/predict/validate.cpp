@@ -104,6 +104,13 @@ void addNoise(Validation &validation)
     validation.noiseP90 = quantile(distances, 0.9);
 }
 
+OrderedJson partsJson(const StepTime &step)
+{
+    return {{"compute", step.compute}, {"bubble", step.bubble},       {"tensor", step.tensor},
+            {"pipeline", step.pipeline}, {"data", step.data}, {"optimizer", step.optimizer},
+            {"overhead", step.overhead}};
+}
+
 OrderedJson summaryJson(const ErrorSummary &summary)
 {
     return {{"median", summary.median},
@@ -126,7 +133,7 @@ OrderedJson mapJson(const std::map<std::string, ErrorSummary> &map)
 
 } // namespace
 
-Validation validateRuns(std::vector<Row> rows, const std::vector<Calibration> &calibrations)
+Validation validateRuns(std::vector<Row> rows, const Calibrations &calibrations)
 {
     Validation validation;
     for (Row &row : rows) {
@@ -177,7 +184,8 @@ OrderedJson validationJson(const Validation &validation)
                         {"class", nameOf(row.row.run->what)},
                         {"low_iter_s", row.predicted.low},
                         {"high_iter_s", row.predicted.high},
-                        {"baseline_iter_s", row.baseline}});
+                        {"baseline_iter_s", row.baseline},
+                        {"parts", partsJson(row.predicted)}});
     }
     OrderedJson summary = summaryJson(validation.dense);
     OrderedJson skipped = OrderedJson::object();

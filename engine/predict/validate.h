@@ -39,7 +39,7 @@ struct Validation {
     double noiseMedian = 0;
     double noiseP90 = 0;
 };
-Validation validateRuns(std::vector<Row> rows, const std::vector<Calibration> &calibrations);
+Validation validateRuns(std::vector<Row> rows, const Calibrations &calibrations);
 /// {rows: [{id, source, gpu, predicted_iter_s, measured_iter_s, error, …}], summary: {median, p90, worst, n, skipped, …}, …}
 OrderedJson validationJson(const Validation &validation);
 

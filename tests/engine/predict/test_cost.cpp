@@ -13,7 +13,7 @@ CostModel model(const char *preset, int nodes)
 {
     const auto cluster = cluster::makePreset(preset, nodes);
     auto machine = machineOf(*cluster);
-    auto constants = calibrationFor(machine->family);
+    auto constants = fittedCalibrations().of(machine->family);
     return CostModel(*machine, *constants);
 }
 
@@ -77,11 +77,12 @@ TEST(Calibration, ReadsWhatItWrites)
     one.source = "probe of node-3";
     one.gemm = 0.5;
     one.peak = 3e14;
-    const OrderedJson written = writeCalibrations({one});
+    const Calibrations both{{one}, {{"fsdp", {{&Calibration::network, 0.5}}}}};
+    const OrderedJson written = writeCalibrations(both);
     const auto read = readCalibrations(*parseJson(dumpJson(written), "x"), "x");
     ASSERT_TRUE(read) << read.error().text();
-    ASSERT_EQ(read->size(), 1u);
-    EXPECT_EQ(read->front(), one);
+    EXPECT_EQ(*read, both);
+    EXPECT_DOUBLE_EQ(read->of("A100", {"fsdp", "unknown"})->network, one.network / 2);
 }
 
 TEST(Calibration, NamesWhatIsWrong)
@@ -96,8 +97,8 @@ TEST(Calibration, NamesWhatIsWrong)
               "x.shared.gemm");
     EXPECT_EQ(bad(R"({"schema": "rankyard/calibration/1", "shared": {"gemm": "1"}, "devices": {}})"),
               "x.shared.gemm");
-    EXPECT_FALSE(fittedCalibrations().empty());
-    EXPECT_FALSE(calibrationFor("abacus"));
+    EXPECT_EQ(fittedCalibrations().devices.size(), 4u);
+    EXPECT_FALSE(fittedCalibrations().of("abacus"));
 }
 
 } // namespace

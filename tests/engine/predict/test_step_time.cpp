@@ -15,7 +15,7 @@ CostModel costOf(const char *preset, int nodes)
 {
     const auto cluster = cluster::makePreset(preset, nodes);
     auto machine = machineOf(*cluster);
-    auto constants = calibrationFor(machine->family);
+    auto constants = fittedCalibrations().of(machine->family);
     return CostModel(*machine, *constants);
 }
 
