@@ -58,15 +58,15 @@ private:
     std::vector<std::unique_ptr<Entry>> m_entries;
 };
 
-void addTrain(Commands &commands);   ///< train, attach
-void addControl(Commands &commands); ///< stop, pause, resume, checkpoint
-void addPlan(Commands &commands);    ///< plan, schema
+void addTrain(Commands &commands);    ///< train, attach
+void addControl(Commands &commands);  ///< stop, pause, resume, checkpoint
+void addPlan(Commands &commands);     ///< plan, schema
 void addValidate(Commands &commands); ///< validate
-void addCluster(Commands &commands); ///< cluster show
-void addParity(Commands &commands);  ///< parity
-void addData(Commands &commands);    ///< data prepare, data show
-void addRuns(Commands &commands);    ///< runs list, show, metrics, compare, rm
-void addCkpt(Commands &commands);    ///< ckpt list, show, verify
+void addCluster(Commands &commands);  ///< cluster show
+void addParity(Commands &commands);   ///< parity
+void addData(Commands &commands);     ///< data prepare, data show
+void addRuns(Commands &commands);     ///< runs list, show, metrics, compare, rm
+void addCkpt(Commands &commands);     ///< ckpt list, show, verify
 
 /// A table with right-aligned cells but the first `left` columns, for people.
 std::string table(const std::vector<std::vector<std::string>> &rows, std::size_t left = 1);

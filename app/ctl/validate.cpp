@@ -23,16 +23,17 @@ void addSummaries(std::vector<std::vector<std::string>> &table, const std::strin
                   const std::map<std::string, predict::ErrorSummary> &map)
 {
     for (const auto &[name, s] : map) {
-        table.push_back({kind + (name.size() > 48 ? name.substr(0, 48) + "…" : name), std::to_string(s.n), percent(s.median),
-                         percent(s.p90), percent(s.worst), percent(s.bias), percent(s.covered),
-                         percent(s.baseline)});
+        table.push_back({kind + (name.size() > 48 ? name.substr(0, 48) + "…" : name), std::to_string(s.n),
+                         percent(s.median), percent(s.p90), percent(s.worst), percent(s.bias),
+                         percent(s.covered), percent(s.baseline)});
     }
 }
 
 void showValidation(const predict::Validation &validation, bool everyRow, Output &output)
 {
     if (everyRow) {
-        std::vector<std::vector<std::string>> rows = {{"run", "device", "predicted s", "measured s", "error"}};
+        std::vector<std::vector<std::string>> rows = {
+            {"run", "device", "predicted s", "measured s", "error"}};
         for (const predict::Validated &row : validation.rows) {
             rows.push_back({row.row.id, row.row.gpu, formatNumber(row.predicted.seconds, 4),
                             formatNumber(row.row.measured, 4), percent(row.error)});
@@ -95,7 +96,8 @@ void addValidate(Commands &commands)
     CLI::App *app = commands.add(commands.root(), "validate", "Predicted against published step times",
                                  [options](Output &output) { return runValidate(*options, output); });
     app->add_option("file", options->file, "A table with the columns of published runs")->required();
-    app->add_option("--constants", options->constants, "Other constants (rankyard/calibration/1) than those built in");
+    app->add_option("--constants", options->constants,
+                    "Other constants (rankyard/calibration/1) than those built in");
     app->add_flag("--rows", options->rows, "Every row, not the summary alone");
     app->add_flag("--serve", options->serve)->group("");
 }

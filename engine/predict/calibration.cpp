@@ -47,7 +47,8 @@ Status readEach(const Json &object, const std::string &where, bool inRange, Put 
 
 Status setAll(Calibration &calibration, const Json &object, const std::string &where)
 {
-    return readEach(object, where, true, [&](const Constant &constant, double number) { calibration.*(constant.value) = number; });
+    return readEach(object, where, true,
+                    [&](const Constant &constant, double number) { calibration.*(constant.value) = number; });
 }
 
 std::string textOf(const Json &document, const char *key)
@@ -116,9 +117,10 @@ Result<Calibrations> readCalibrations(const Json &document, const std::string &n
         return Error::make(Code::BadData, "traits is no object", name);
     for (const auto &[trait, factors] : traits.items()) {
         Trait one{trait};
-        RY_TRY(readEach(factors, name + ".traits." + trait, false, [&](const Constant &constant, double factor) {
-            one.factors.emplace_back(constant.value, factor);
-        }));
+        RY_TRY(
+            readEach(factors, name + ".traits." + trait, false, [&](const Constant &constant, double factor) {
+                one.factors.emplace_back(constant.value, factor);
+            }));
         all.traits.push_back(std::move(one));
     }
     return all;

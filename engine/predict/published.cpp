@@ -130,7 +130,8 @@ void Reader::device()
     m.peak = {gpu->tf32 > 0 ? gpu->tf32 : gpu->fp32, gpu->bf16, gpu->bf16, gpu->fp8, 2 * gpu->fp8};
     m.memoryBandwidth = gpu->memoryBandwidth;
     m.memoryBytes = gpu->memoryBytes;
-    const bool rack = contains(m_links, "nvl72") || contains(gpu->name, "GB200") || contains(gpu->name, "GB300");
+    const bool rack =
+        contains(m_links, "nvl72") || contains(gpu->name, "GB200") || contains(gpu->name, "GB300");
     const auto perNode = static_cast<int>(whole("gpus_per_node", rack ? 4 : 8));
     m.island = rack ? 72 : perNode;
     m.islandBandwidth = gpu->linkBandwidth > 0 ? gpu->linkBandwidth : gpu->pcieBandwidth / 2;
@@ -151,7 +152,8 @@ double Reader::nodeGbps(int perNode) const
         if (!rate || *rate < 10)
             continue;
         double cards = 1;
-        if (begin > 1 && m_links[begin - 1] == 'x' && std::isdigit(static_cast<unsigned char>(m_links[begin - 2])))
+        if (begin > 1 && m_links[begin - 1] == 'x'
+            && std::isdigit(static_cast<unsigned char>(m_links[begin - 2])))
             cards = m_links[begin - 2] - '0';
         return cards * *rate;
     }
@@ -183,8 +185,9 @@ void Reader::shape()
     }
     s.hidden = hidden;
     if (s.layers == 0 || s.hidden == 0) {
-        skip(contains(lower(name), "nemotron") ? "hybrid model: not a transformer of one kind of layer"
-                                               : "no layers and hidden, and the model is not in the catalogue");
+        skip(contains(lower(name), "nemotron")
+                 ? "hybrid model: not a transformer of one kind of layer"
+                 : "no layers and hidden, and the model is not in the catalogue");
         return;
     }
     if (type == "swiglu" || (type.empty() && known))
@@ -233,9 +236,9 @@ void Reader::precision()
     if (m_run.machine.peak[static_cast<std::size_t>(p)] <= 0 && m_reason.empty())
         skip("the device has no such precision");
     const bool low = p == Precision::Fp8 || p == Precision::Fp4;
-    const bool tuned = contains(m_notes, "sft") || contains(m_notes, "lora") || contains(m_notes, "fine-tuning")
-        || contains(lower(m_run.shape.name), "sft");
-    m_run.what = tuned ? RunClass::FineTuning
+    const bool tuned = contains(m_notes, "sft") || contains(m_notes, "lora")
+        || contains(m_notes, "fine-tuning") || contains(lower(m_run.shape.name), "sft");
+    m_run.what = tuned         ? RunClass::FineTuning
         : m_run.shape.sparse() ? RunClass::Experts
         : low                  ? RunClass::LowPrecision
                                : RunClass::Dense;
@@ -272,12 +275,12 @@ void Reader::layout()
     m_run.devices = static_cast<double>(n);
 
     const bool interleaved = contains(m_notes, "schedule=1f1b-i") || l.virtualStages > 1;
-    l.schedule = contains(m_notes, "schedule=zb-1p")   ? Schedule::ZeroBubbleH1
-        : contains(m_notes, "schedule=zb-2p")          ? Schedule::ZeroBubbleH2
-        : contains(m_notes, "schedule=zb-v")           ? Schedule::ZeroBubbleV
-        : contains(m_notes, "schedule=gpipe")          ? Schedule::GPipe
-        : interleaved                                  ? Schedule::Interleaved
-                                                       : Schedule::OneFOneB;
+    l.schedule = contains(m_notes, "schedule=zb-1p") ? Schedule::ZeroBubbleH1
+        : contains(m_notes, "schedule=zb-2p")        ? Schedule::ZeroBubbleH2
+        : contains(m_notes, "schedule=zb-v")         ? Schedule::ZeroBubbleV
+        : contains(m_notes, "schedule=gpipe")        ? Schedule::GPipe
+        : interleaved                                ? Schedule::Interleaved
+                                                     : Schedule::OneFOneB;
     const auto perStage = static_cast<int>((m_run.shape.layers + stages - 1) / stages);
     if (l.schedule == Schedule::Interleaved && l.virtualStages == 1)
         l.virtualStages = perStage;
@@ -297,17 +300,19 @@ void Reader::batch()
     if (micro == 0 && steps > 0 && global > 0)
         micro = std::max<std::int64_t>(1, std::llround(global / l.dp / steps));
     if (micro == 0 && l.pp == 1 && m_run.shape.seq < 32768) // one pass, up to 16k tokens
-        micro = std::clamp<std::int64_t>(static_cast<std::int64_t>(global / l.dp), 1,
-                                         std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, m_run.shape.seq)));
+        micro = std::clamp<std::int64_t>(
+            static_cast<std::int64_t>(global / l.dp), 1,
+            std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, m_run.shape.seq)));
     micro = std::max<std::int64_t>(1, micro);
     m_run.micro.sequences = micro;
     if (global == 0 && l.pp > 1)
         skip("global_batch is missing");
+    else if (global == 0 && cell("micro_batch").empty())
+        skip("micro_batch and global_batch are missing");
     m_run.globalBatch = global > 0 ? global : static_cast<double>(micro * l.dp);
     const double each = m_run.globalBatch / l.dp / static_cast<double>(micro);
     l.microBatches = static_cast<int>(std::max(1.0, std::round(each)));
-    // A pipeline that would stand still for a third of the step is not run without interleaving.
-    if (cell("vpp").empty() && l.schedule == Schedule::OneFOneB && 2 * (l.pp - 1) > l.microBatches && hopper()) {
+    if (cell("vpp").empty() && l.schedule == Schedule::OneFOneB && l.pp > 1 && hopper()) {
         l.schedule = Schedule::Interleaved;
         l.virtualStages = static_cast<int>((m_run.shape.layers + l.pp - 1) / l.pp);
     }
@@ -323,14 +328,14 @@ void Reader::software()
     const std::string recompute = lower(cell("recompute"));
     // Of these systems "selective" drops the attention's core (Korthikanti et al. 2022).
     m_run.recompute = contains(recompute, "full") ? Recompute::Full
-        : contains(recompute, "selective")       ? Recompute::Attention
-                                                 : Recompute::None;
+        : contains(recompute, "selective")        ? Recompute::Attention
+                                                  : Recompute::None;
     const bool full = m_run.recompute != Recompute::None;
     micro.fusedAttention = family != "V100" && (hopper() || fsdp() || !full);
     micro.sequenceParallel = micro.tp > 1 && (cell("sp").empty() ? hopper() : number("sp") > 0);
 
-    l.zero = fsdp() || contains(m_zero, "zero3") ? 3
-        : contains(m_zero, "zero2")              ? 2
+    l.zero = fsdp() || contains(m_zero, "zero3")                   ? 3
+        : contains(m_zero, "zero2")                                ? 2
         : contains(m_zero, "zero1") || contains(m_zero, "distopt") ? 1
                                                                    : 0;
     if (contains(m_zero, "shard_grad_op")) { // gathers once, keeps the parameters until the last backward
@@ -355,6 +360,10 @@ void Reader::software()
     trait("tensor overlap", contains(m_notes, "tp overlap"));
     trait("compiled", contains(m_notes, "torch.compile"));
     trait("fine-tuning", m_run.what == RunClass::FineTuning);
+    trait("early bf16", micro.precision == Precision::Bf16 && !micro.fusedAttention);
+    trait("parallel block", contains(m_notes, "parallel transformer block"));
+    trait("pure", contains(m_notes, "mode pure"));
+    micro.frozen = contains(m_notes, "lora");
     m_run.shape.parallelBlock = contains(m_notes, "parallel transformer block");
     const bool overlap = contains(m_zero, "overlap") || contains(m_notes, "dp overlap");
     l.overlapGrads = l.zero == 3 || overlap || (hopper() && contains(m_zero, "distopt"));

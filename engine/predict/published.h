@@ -20,11 +20,10 @@
 ///   tp, pp                 1 where parameters are sharded (FSDP, ZeRO 3) or one of them is given; both unknown elsewhere: not read
 ///   cp, ep, vpp            1. An interleaved schedule without vpp has one layer a chunk
 ///   micro_batch            by notes (grad_accum=, GA=); else 1 with a pipeline or sequences of 32k; else all of a replica's, up to 16k tokens
-///   global_batch           dp · micro_batch without a pipeline; with one: not read
+///   global_batch           dp · micro_batch where that is told and there is no pipeline; else not read
 ///   precision              fp16 on V100, else bf16
 ///   recompute              none
-///   schedule               notes' "schedule="; else interleaved with vpp > 1; also, on Hopper and later, where vpp is not told and
-///                          fewer than 2 (pp − 1) micro-batches would leave a third of the step idle; else 1f1b
+///   schedule               notes' "schedule="; else interleaved with vpp > 1, and on Hopper and later where vpp is not told; else 1f1b
 ///   interconnect           "8x400G", "1600 Gbps" and such in the text: of a node; else as the device's usual box has it
 ///   attention              fused, but on V100, and on A100 with recomputation outside FSDP (before 2022's kernels; full recomputation
 ///                          was there because scores filled the memory)
@@ -56,9 +55,9 @@ struct Row {
     std::string source;
     std::string gpu;
     std::optional<Run> run{};
-    std::string skipped{};  ///< why there is no run
-    double measured = 0;    ///< seconds a step
-    double tflops = 0;      ///< as published, 0: not
+    std::string skipped{}; ///< why there is no run
+    double measured = 0;   ///< seconds a step
+    double tflops = 0;     ///< as published, 0: not
 };
 
 /// A row that cannot be used has its reason in `skipped`; the table's own faults are the error.

@@ -16,6 +16,7 @@ struct Micro {
     std::int64_t ep = 1;
     bool sequenceParallel = false;
     bool fusedAttention = true;
+    bool frozen = false; ///< only adapters are trained: no gradients of weights
     Precision precision = Precision::Bf16;
     bool operator==(const Micro &) const = default;
 };

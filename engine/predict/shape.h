@@ -48,7 +48,8 @@ struct Shape {
     bool biases = true;     ///< on linear layers and norms (GPT); else RMSNorm without
     bool positions = true;  ///< a learned table of seq rows
     bool queryBias = false; ///< q, k and v have biases although the rest has none (Qwen 2)
-    bool parallelBlock = false; ///< attention and MLP side by side on one norm: half the tensor group's transfers
+    bool parallelBlock =
+        false; ///< attention and MLP side by side on one norm: half the tensor group's transfers
     Experts experts{};
     std::optional<Latent> latent{};
     bool operator==(const Shape &) const = default;

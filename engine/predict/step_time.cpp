@@ -206,6 +206,10 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
     unit.ep = static_cast<double>(micro.ep);
     unit.tokens = local.tokens;
     countParams(unit, shape, micro);
+    if (micro.frozen) {
+        unit.backwardWeight = 0;
+        unit.layerParams = unit.expertParams = unit.embeddingParams = unit.headParams = 0;
+    }
     return unit;
 }
 
@@ -315,7 +319,9 @@ DataTimes dataTimes(const CostModel &cost, const UnitTimes &unit, const Layout &
     const double island = std::max(1.0, cost.machine().island / unit.inner * layout.cp);
     const double perIsland = std::min(ranks, island);
     const auto add = [&](double seconds, double cover, bool overlaps) {
-        const double shown = overlaps ? positivePart(seconds - c.hideData * cover, 0.1 * seconds) : seconds;
+        // Of what is issued early enough to hide, what computation is too short for; and the rest.
+        const double early = overlaps ? c.hideData * seconds : 0;
+        const double shown = seconds - early + positivePart(early - cover, 0.1 * early);
         times.exposed += shown;
         times.hidden += std::max(0.0, seconds - shown);
     };
@@ -336,12 +342,16 @@ DataTimes dataTimes(const CostModel &cost, const UnitTimes &unit, const Layout &
             add(2 * ring(cost, layout.gradBytes * params / group, ranks / group, 1), backward, true);
         return times;
     }
+    // Interleaved, the chunks before the last are reduced while other micro-batches are still on their way.
+    const double v = layout.virtualStages;
+    const double longer =
+        layout.schedule == Schedule::Interleaved ? std::max(1.0, layout.pp * (v - 1) / v) : 1;
     const double scatter = ring(cost, layout.gradBytes * params, ranks, perIsland);
     const double gather =
         layout.zero > 0 ? ring(cost, layout.paramBytes * params, ranks, perIsland) : scatter;
-    add(scatter + (layout.zero > 0 ? 0 : gather), backward, layout.overlapGrads);
+    add(scatter + (layout.zero > 0 ? 0 : gather), longer * backward, layout.overlapGrads);
     if (layout.zero > 0)
-        add(gather, forward, layout.overlapParams);
+        add(gather, longer * forward, layout.overlapParams);
     return times;
 }
 

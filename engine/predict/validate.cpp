@@ -50,7 +50,8 @@ double atPeak(const Run &run)
         stepFlops(run.shape, run.globalBatch, full ? Convention::Hardware4 : Convention::Model3);
     const double m = run.layout.microBatches;
     const double ramp = (run.layout.pp - 1.0) / std::max(1, run.layout.virtualStages);
-    return flops / (run.devices * run.machine.peak[static_cast<std::size_t>(run.micro.precision)]) * (1 + ramp / m);
+    return flops / (run.devices * run.machine.peak[static_cast<std::size_t>(run.micro.precision)])
+        * (1 + ramp / m);
 }
 
 /// The best that one share of the peak for each device and precision can do on these very rows.
@@ -104,10 +105,17 @@ void addNoise(Validation &validation)
     validation.noiseP90 = quantile(distances, 0.9);
 }
 
+/// "owner/name" or "arXiv:2104.04473" of a source with its table and file: what counts as one source.
+std::string sourceOf(const std::string &text)
+{
+    const std::size_t end = text.starts_with("arXiv:") ? text.find(' ') : text.find_first_of(": ");
+    return text.substr(0, end);
+}
+
 OrderedJson partsJson(const StepTime &step)
 {
-    return {{"compute", step.compute}, {"bubble", step.bubble},       {"tensor", step.tensor},
-            {"pipeline", step.pipeline}, {"data", step.data}, {"optimizer", step.optimizer},
+    return {{"compute", step.compute},   {"bubble", step.bubble}, {"tensor", step.tensor},
+            {"pipeline", step.pipeline}, {"data", step.data},     {"optimizer", step.optimizer},
             {"overhead", step.overhead}};
 }
 
@@ -157,7 +165,7 @@ Validation validateRuns(std::vector<Row> rows, const Calibrations &calibrations)
             continue;
         }
         dense.push_back(&row);
-        bySource[row.row.source].push_back(&row);
+        bySource[sourceOf(row.row.source)].push_back(&row);
         byDevice[row.row.gpu].push_back(&row);
     }
     validation.dense = summaryOf(dense);

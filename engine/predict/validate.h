@@ -13,9 +13,10 @@ struct ErrorSummary {
     double median = 0;
     double p90 = 0;
     double worst = 0;
-    double bias = 0;     ///< median of the signed error
-    double covered = 0;  ///< share of rows whose time lies in the 80 % interval
-    double baseline = 0; ///< median of the naive model: the peak times one share for each kind of device, and the bubble
+    double bias = 0;    ///< median of the signed error
+    double covered = 0; ///< share of rows whose time lies in the 80 % interval
+    double baseline =
+        0; ///< median of the naive model: the peak times one share for each kind of device, and the bubble
     double baselineP90 = 0;
 };
 
@@ -29,9 +30,9 @@ struct Validated {
 /// Predictions beside measurements.
 struct Validation {
     std::vector<Validated> rows;
-    std::map<std::string, int> skipped; ///< by reason
-    ErrorSummary dense;                 ///< dense 16-bit pre-training: what targets are about
-    std::map<std::string, ErrorSummary> apart; ///< experts, fp8, fine_tuning
+    std::map<std::string, int> skipped;           ///< by reason
+    ErrorSummary dense;                           ///< dense 16-bit pre-training: what targets are about
+    std::map<std::string, ErrorSummary> apart;    ///< experts, fp8, fine_tuning
     std::map<std::string, ErrorSummary> bySource; ///< dense ones
     std::map<std::string, ErrorSummary> byDevice;
     /// Of runs that the table has more than once, the same in all but the result: median and p90 of the distance to their median.
