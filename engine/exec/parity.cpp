@@ -3,6 +3,7 @@
 
 #include "engine/exec/elements.h"
 #include "engine/exec/init.h"
+#include "engine/exec/replicas.h"
 #include "engine/exec/scaler.h"
 #include "engine/plan/shard.h"
 #include "engine/plan/units.h"
@@ -20,8 +21,9 @@ using Gradients = std::map<std::string, std::vector<double>>;
 class Side
 {
 public:
-    Side(plan::Plan plan, const ParityOptions &options)
+    Side(plan::Plan plan, ThreadRanks::DeviceFactory makeDevice, const ParityOptions &options)
         : m_plan(std::move(plan)),
+          m_makeDevice(std::move(makeDevice)),
           m_options(options),
           m_scaler(m_plan.job.precision)
     {}
@@ -31,7 +33,7 @@ public:
         for (int rank = 0; rank < m_plan.grid.world(); ++rank) {
             RY_ASSIGN(m_data.emplace_back(), m_options.makeData(m_plan.job));
         }
-        RY_ASSIGN(m_ranks, ThreadRanks::make(m_plan, m_options.makeDevice, [this](int rank) {
+        RY_ASSIGN(m_ranks, ThreadRanks::make(m_plan, m_makeDevice, [this](int rank) {
                       return m_data[static_cast<std::size_t>(rank)].get();
                   }));
         return m_ranks->each(
@@ -68,6 +70,7 @@ public:
 
 private:
     plan::Plan m_plan;
+    ThreadRanks::DeviceFactory m_makeDevice;
     const ParityOptions &m_options;
     LossScaler m_scaler;
     std::vector<std::unique_ptr<DataSource>> m_data;
@@ -149,7 +152,18 @@ Result<ParityReport> checkParity(const spec::JobSpec &job, const ParityOptions &
 Result<ParityReport> checkParity(const plan::Plan &plan, const ParityOptions &options)
 {
     RY_ASSIGN(plan::Plan alone, plan::makePlan(oneRankJob(plan.job)));
-    Side layout(plan, options), reference(std::move(alone), options);
+    const bool lossy = plan.job.compression.mode != "none";
+    if (lossy && plan.job.layout.cp > 1)
+        return Error::make(Code::BadJob,
+                           "parity of compressed reductions is checked without context parallelism: what each of "
+                           "its ranks adds to a gradient cannot be told apart on one rank",
+                           "layout.cp")
+            .withFound(std::to_string(plan.job.layout.cp))
+            .withExpected("1, or compression.mode none");
+    const auto makeReplicas = [&] { return makeReplicaDevice(options.makeDevice(), plan); };
+    Side layout(plan, options.makeDevice, options);
+    Side reference(std::move(alone), lossy ? ThreadRanks::DeviceFactory(makeReplicas) : options.makeDevice,
+                   options);
     RY_TRY(layout.start());
     RY_TRY(reference.start());
     ParityReport report;

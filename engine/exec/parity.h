@@ -42,7 +42,7 @@ struct ParityOptions {
     std::function<void(std::int64_t step)> progress = {};
 };
 
-/// The job on one rank: no parallelism, sharding, recomputing, offloading or compression; micro-batches as they are.
+/// The job on one rank, where a lossy reduction is emulated replica by replica (replicas.h): no parallelism, sharding, recomputing, offloading or compression; micro-batches as they are.
 spec::JobSpec oneRankJob(const spec::JobSpec &job);
 
 /// Limits: fp64 losses 1e-10, gradients 1e-9; fp32 losses 1e-5, gradients 1e-3; 16 bits losses 1e-2, gradients 1e-1.

@@ -2,6 +2,7 @@
 #include "engine/kernels/bind.h"
 #include "engine/kernels/codec.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace rankyard::kernels {
@@ -21,7 +22,10 @@ BindResult bindEncode(CpuDevice &device, const exec::BindContext &context, const
     Encoding e;
     e.compression = &b.job.compression;
     e.type = gradient.dtype;
-    e.count = gradient.bytes / static_cast<std::int64_t>(bytesOf(gradient.dtype));
+    const auto index = static_cast<std::size_t>(op.chunk);
+    if (op.chunk < 0 || index >= context.program->buckets.size())
+        return b.missing("names no bucket of the program");
+    e.count = context.program->buckets[index].numel;
     e.gradient = b.read(0);
     e.error = feedback ? b.write(1) : nullptr;
     e.code = static_cast<std::byte *>(b.write(0));
@@ -54,16 +58,17 @@ BindResult bindDecode(CpuDevice &device, const exec::BindContext &context, const
     const std::int64_t begin = bucket.slices > 1 ? context.indexIn(bucket.group) * count : 0;
     const std::int64_t ranks = codes.shape.front();
     return b.make([&device, &compression = b.job.compression, type, size, count, begin, ranks,
-                   all = bucket.padded, stride = codes.bytes / ranks, codesAt = b.read(0), outAt = b.write(0),
+                   all = bucket.numel, stride = codes.bytes / ranks, codesAt = b.read(0), outAt = b.write(0),
                    accumulate = op.accumulate](exec::StepState &) {
         device.team().run([&](int thread) {
             const Range range = share(count, device.team().size(), thread, compression.block);
             std::byte *sum = rowsFrom(outAt, range.begin, static_cast<std::size_t>(size));
             if (!accumulate)
                 std::memset(sum, 0, static_cast<std::size_t>(range.size() * size));
-            for (std::int64_t rank = 0; rank < ranks; ++rank)
-                decodeAdd(compression, type, all, rowsFrom(codesAt, rank * stride, 1), begin + range.begin,
-                          begin + range.end, sum);
+            const std::int64_t end = std::min(begin + range.end, all); // padding stays zero
+            for (std::int64_t rank = 0; rank < ranks && begin + range.begin < end; ++rank)
+                decodeAdd(compression, type, all, rowsFrom(codesAt, rank * stride, 1), begin + range.begin, end,
+                          sum);
         });
     });
 }

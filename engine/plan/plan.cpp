@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/plan.h"
 
+#include "engine/plan/combine.h"
 #include "engine/plan/digest.h"
 #include "engine/plan/passes/pass.h"
 #include "engine/plan/units.h"
@@ -37,8 +38,6 @@ Status checkFeatures(const spec::JobSpec &job)
         return refused("offload.optimizer", later, job.offload.optimizer, "none");
     if (job.offload.params != "none")
         return refused("offload.params", later, job.offload.params, "none");
-    if (job.compression.mode != "none")
-        return refused("compression.mode", later, job.compression.mode, "none");
     if (job.precision.reduce != job.precision.grad)
         return refused("precision.reduce", "another type than precision.grad is not in this version",
                        nameOf(job.precision.reduce), nameOf(job.precision.grad));
@@ -216,6 +215,7 @@ StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind, std::int32_
     contextPass(context);
     recomputePass(context);
     bucketPass(context);
+    compressPass(context);
     gradientShardPass(context);
     markAccumulation(program);
     unitGatherPass(context);
@@ -293,6 +293,7 @@ Result<Plan> makePlan(const spec::JobSpec &asked)
     if (job.precision.compute == DType::F64)
         job.precision.grad = job.precision.master = job.precision.reduce = DType::F64;
     RY_TRY(checkFeatures(job));
+    RY_TRY(checkCombination(job));
     RY_TRY(checkShape(job));
     Plan plan{job, RankGrid(job.layout), {}};
     std::vector<Result<std::vector<StepProgram>>> stages = inParallel<Result<std::vector<StepProgram>>>(

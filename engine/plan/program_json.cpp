@@ -94,6 +94,7 @@ OrderedJson write(const Bucket &bucket)
     put("exp1", bucket.exp1);
     put("exp2", bucket.exp2);
     put("master", bucket.master);
+    put("error", bucket.error);
     return json;
 }
 
@@ -402,6 +403,7 @@ Status read(ObjectReader &reader, const Json &, const Counts &counts, Bucket &bu
     reader.index("exp1", bucket.exp1, counts.buffers, false);
     reader.index("exp2", bucket.exp2, counts.buffers, false);
     reader.index("master", bucket.master, counts.buffers, false);
+    reader.index("error", bucket.error, counts.buffers, false);
     return reader.done();
 }
 

@@ -51,32 +51,53 @@ std::vector<Run> runsOf(const Tensor &tensor, std::int64_t tensorRank)
 
 } // namespace
 
-std::vector<ShardRange> shardOf(const StepProgram &program, const RankGrid &grid, int rank,
-                                std::int32_t index)
+namespace {
+
+/// Elements [begin, end) of a bucket. `owner`: this rank owns them as far as the bucket's group goes.
+std::vector<ShardRange> rangesIn(const StepProgram &program, const RankGrid &grid, int rank,
+                                 std::int32_t index, std::int64_t begin, std::int64_t end, bool owner)
 {
     const Bucket &bucket = program.buckets[static_cast<std::size_t>(index)];
     const Group *group =
         bucket.group == none ? nullptr : &program.groups[static_cast<std::size_t>(bucket.group)];
-    const int place = group ? grid.indexIn(rank, *group) : 0;
     const int tensorRank = grid.coordinate(rank, "tp");
     const bool overTensorRanks =
         group && std::find(group->axes.begin(), group->axes.end(), "tp") != group->axes.end();
-    const std::int64_t length = bucket.padded / bucket.slices;
-    const std::int64_t begin = bucket.slices > 1 ? place * length : 0;
     std::vector<ShardRange> ranges;
     for (const TensorId id : bucket.tensors) {
         const Tensor &tensor = program.tensors[static_cast<std::size_t>(id)];
-        const bool owned = tensor.counted && (bucket.slices > 1 || place == 0)
-            && (tensor.axis != none || tensorRank == 0 || overTensorRanks);
+        const bool owned =
+            tensor.counted && owner && (tensor.axis != none || tensorRank == 0 || overTensorRanks);
         for (const Run &run : runsOf(tensor, tensorRank)) {
             const std::int64_t first = std::max(tensor.offset + run.local, begin);
-            const std::int64_t last = std::min(tensor.offset + run.local + run.count, begin + length);
+            const std::int64_t last = std::min(tensor.offset + run.local + run.count, end);
             const std::int64_t shift = run.global - tensor.offset - run.local;
             if (first < last)
                 ranges.push_back({id, index, first + shift, last + shift, first - begin, owned && run.first});
         }
     }
     return ranges;
+}
+
+} // namespace
+
+std::vector<ShardRange> shardOf(const StepProgram &program, const RankGrid &grid, int rank,
+                                std::int32_t index)
+{
+    const Bucket &bucket = program.buckets[static_cast<std::size_t>(index)];
+    const int place = bucket.group == none
+        ? 0
+        : grid.indexIn(rank, program.groups[static_cast<std::size_t>(bucket.group)]);
+    const std::int64_t length = bucket.padded / bucket.slices;
+    const std::int64_t begin = bucket.slices > 1 ? place * length : 0;
+    return rangesIn(program, grid, rank, index, begin, begin + length, bucket.slices > 1 || place == 0);
+}
+
+std::vector<ShardRange> wholeOf(const StepProgram &program, const RankGrid &grid, int rank,
+                                std::int32_t index)
+{
+    const Bucket &bucket = program.buckets[static_cast<std::size_t>(index)];
+    return rangesIn(program, grid, rank, index, 0, bucket.padded, true);
 }
 
 std::vector<ShardRange> shardOf(const StepProgram &program, const RankGrid &grid, int rank)

@@ -23,6 +23,10 @@ struct ShardRange {
 /// By place in the slice; a bucket that is whole on every rank (slices = 1) has one slice. Padding is in no range.
 std::vector<ShardRange> shardOf(const StepProgram &program, const RankGrid &grid, int rank,
                                 std::int32_t bucket);
+/// What the whole bucket holds on this rank, `at` from the bucket's begin: nothing of it is sliced. `owned` as if it were not
+/// (of copies in the tensor group the first, and what is `counted`).
+std::vector<ShardRange> wholeOf(const StepProgram &program, const RankGrid &grid, int rank,
+                                std::int32_t bucket);
 /// Of all buckets in order.
 std::vector<ShardRange> shardOf(const StepProgram &program, const RankGrid &grid, int rank);
 

@@ -96,7 +96,8 @@
 /// Offload, chunk b: Copy gradSlice → its host copy; Optimizer on host buffers; Copy host copy → paramSlice. Activations: Copy x → host, back.
 ///
 /// Compression, chunk b:
-///   Encode            grads [, error]                    code [, error]           (error in place: what the code left out)
+///   Encode            grads [, error]                    code [, error]           (error in place: what the code left out;
+///                                                                                  without the padding of the bucket)
 ///   AllGather of code         code                       codes [n, …]
 ///   Decode                    codes                      gradSlice                (sum over ranks, in their order)
 ///

@@ -18,6 +18,7 @@ struct Reducers {
     GroupId group = none;
     GroupId tie = none;
     std::pair<UnitKind, std::int32_t> unit = {UnitKind::None, none};
+    bool exact = false; ///< reduced as it is in a job that compresses
     auto operator<=>(const Reducers &) const = default;
 };
 
@@ -33,6 +34,7 @@ Reducers reducersOf(const PassContext &context, const Tensor &tensor)
         byRows ? context.group(ring ? "tp-dp-cp" : "tp-dp") : context.group(ring ? "dp-cp" : "dp");
     if (tensor.name == "wte.weight")
         reducers.tie = context.group("embedding");
+    reducers.exact = context.job.compression.mode != "none" && !compresses(context.job, tensor);
     return reducers;
 }
 

@@ -67,7 +67,7 @@ void dropUnused(StepProgram &program)
     for (Bucket &bucket : program.buckets)
         references.insert(references.end(),
                           {&bucket.param, &bucket.grad, &bucket.paramSlice, &bucket.gradSlice, &bucket.exp1,
-                           &bucket.exp2, &bucket.master});
+                           &bucket.exp2, &bucket.master, &bucket.error});
     std::vector<BufferId> moved(program.buffers.size(), none);
     const auto keep = [&](BufferId id) {
         if (id != none)

@@ -33,6 +33,8 @@ void contextPass(PassContext context);
 void recomputePass(PassContext context);
 /// Packs tensors into buckets in reverse forward order and reduces each over its group after its last gradient.
 void bucketPass(PassContext context);
+/// Reductions of gradients as codes: encoded, gathered, and decoded into their sum.
+void compressPass(PassContext context);
 /// ZeRO 2 and 3: each micro-batch's gradients in storage of their own, reduced into this rank's slice as soon as they are whole.
 void gradientShardPass(PassContext context);
 /// ZeRO 3: gathers each unit's parameters before their uses, ahead by the prefetch budget, and lets them go after.
@@ -68,6 +70,10 @@ void insertOps(StepProgram &program, Insertions insertions);
 /// `gradientOf` says where a tensor's gradient is.
 std::vector<Op> copyReductions(PassContext context, std::int32_t bucket,
                                const std::function<BufferId(TensorId)> &gradientOf);
+
+/// Whether a tensor's gradient may be reduced in a lossy form: where each of its elements is on one rank of the tensor group
+/// only. Copies would drift apart, as each would be encoded among other neighbours.
+bool compresses(const spec::JobSpec &job, const Tensor &tensor);
 
 /// Takes out buffers that no op, tensor or bucket refers to, and numbers the rest anew.
 void dropUnused(StepProgram &program);

@@ -69,6 +69,9 @@ private:
     Status reduceBucket(const Op &op);
     bool copiesSummed(const Bucket &bucket, BufferId root) const;
     Status reduceShard(const Op &op);
+    Status checkCodec(const Op &op);
+    Status encodeBucket(const Op &op);
+    Status decodeBucket(const Op &op);
     Status gatherBucket(const Op &op);
     Status checkStats(const Op &op);
     Status checkStep(const Op &op);
@@ -91,6 +94,8 @@ private:
     OpId m_scalars = none;
     std::set<std::pair<BufferId, TensorId>> m_copiesSummed; ///< in which storage, of which tensor
     std::vector<bool> m_tied;                               ///< by bucket
+    std::vector<bool> m_encoded, m_decoded;                 ///< by bucket
+    std::vector<std::int32_t> m_codeOf; ///< by buffer: the bucket whose code it is, of this rank or of all
     std::vector<OpId> m_norms;
     std::vector<OpId> m_updates;
 };
@@ -102,6 +107,9 @@ FlowCheck::FlowCheck(const StepProgram &program, const Order &order)
       m_atomOf(program.buffers.size(), none),
       m_bucketOf(program.buffers.size(), none),
       m_tied(program.buckets.size(), false),
+      m_encoded(program.buckets.size(), false),
+      m_decoded(program.buckets.size(), false),
+      m_codeOf(program.buffers.size(), none),
       m_norms(program.buckets.size(), none),
       m_updates(program.buckets.size(), none)
 {
@@ -237,7 +245,9 @@ Status FlowCheck::readContent(const Op &op, BufferId id)
 Status FlowCheck::writeGradient(const Op &op, const Buffer &buffer, Atom &atom)
 {
     const Root &root = m_roots[at(rootOf(m_program, buffer.id))];
-    if (root.slice == Content::Whole || root.reduced || atom.content == Content::Whole)
+    const std::int32_t bucket = m_bucketOf[at(rootOf(m_program, buffer.id))];
+    if (root.slice == Content::Whole || root.reduced || atom.content == Content::Whole
+        || (bucket != none && m_encoded[at(bucket)]))
         return broken(op, "writes " + buffer.name + ", which is reduced already");
     if (op.accumulate && atom.content == Content::Nothing)
         return broken(op, "adds to " + buffer.name + ", which nobody has written");
@@ -299,6 +309,8 @@ Status FlowCheck::reduceBucket(const Op &op)
     if (bucket.grad == none)
         return reduceShard(op);
     const BufferId root = op.writes[0];
+    if (m_encoded[at(op.chunk)])
+        return broken(op, "reduces " + name(root) + ", of which the codes are summed");
     if (!all(root, Content::Local)) {
         const bool done = m_roots[at(root)].slice == Content::Whole || all(root, Content::Whole);
         return broken(op,
@@ -331,6 +343,47 @@ Status FlowCheck::reduceShard(const Op &op)
     fill(root, Content::Nothing);
     fill(slice, Content::Whole);
     m_roots[at(root)].reduced = true;
+    return {};
+}
+
+// ---- Reductions as codes ----
+
+Status FlowCheck::encodeBucket(const Op &op)
+{
+    const Bucket &bucket = m_program.buckets[at(op.chunk)];
+    if (m_encoded[at(op.chunk)])
+        return broken(op, "encodes its bucket a second time");
+    if (!all(bucket.grad, Content::Local))
+        return broken(op, "encodes " + name(bucket.grad) + " before all of its gradients are there");
+    if (!copiesSummed(bucket, bucket.grad))
+        return broken(op, "encodes " + name(bucket.grad) + " before its copies in the tensor group are summed");
+    m_encoded[at(op.chunk)] = true;
+    m_codeOf[at(op.writes[0])] = op.chunk;
+    return {};
+}
+
+/// The sum of all codes takes the place of the gradient.
+Status FlowCheck::decodeBucket(const Op &op)
+{
+    const Bucket &bucket = m_program.buckets[at(op.chunk)];
+    if (!m_encoded[at(op.chunk)] || m_decoded[at(op.chunk)] || m_codeOf[at(op.reads[0])] != op.chunk)
+        return broken(op, "decodes what is not the gathered code of its bucket");
+    m_decoded[at(op.chunk)] = true;
+    fill(bucket.grad, bucket.slices > 1 ? Content::Nothing : Content::Whole);
+    m_roots[at(bucket.grad)].slice = bucket.slices > 1 ? Content::Whole : Content::Nothing;
+    return {};
+}
+
+/// Of an op that encodes, gathers or decodes codes; the buffers' contents are checked as those of any op.
+Status FlowCheck::checkCodec(const Op &op)
+{
+    if (op.kind == OpKind::Encode)
+        return encodeBucket(op);
+    if (op.kind == OpKind::Decode)
+        return decodeBucket(op);
+    if (m_codeOf[at(op.reads[0])] != op.chunk)
+        return broken(op, "gathers " + name(op.reads[0]) + ", which is not the code of its bucket");
+    m_codeOf[at(op.writes[0])] = op.chunk;
     return {};
 }
 
@@ -466,11 +519,15 @@ Status FlowCheck::run()
             for (const BufferId id : *list)
                 RY_TRY(checkAlive(op, id));
         }
-        const bool bucketOp =
-            isCollective(op.kind) && op.unit.kind == UnitKind::None && op.writes[0] != m_program.stats;
+        const bool codes = op.kind == OpKind::Encode || op.kind == OpKind::Decode
+            || (op.kind == OpKind::AllGather && m_codeOf[at(op.reads[0])] != none);
+        const bool bucketOp = isCollective(op.kind) && op.unit.kind == UnitKind::None
+            && op.writes[0] != m_program.stats && !codes;
         RY_TRY(checkStats(op));
+        if (codes)
+            RY_TRY(checkCodec(op));
         for (const BufferId id : op.reads) {
-            if (!bucketOp)
+            if (!bucketOp && !(op.kind == OpKind::Encode && id == m_program.buckets[at(op.chunk)].grad))
                 RY_TRY(readContent(op, id));
             RY_TRY(checkOrder(op, id, false));
             m_roots[at(rootOf(m_program, id))].read = true;
@@ -478,7 +535,7 @@ Status FlowCheck::run()
         if (bucketOp)
             RY_TRY(op.kind == OpKind::AllGather ? gatherBucket(op) : reduceBucket(op));
         for (const BufferId id : op.writes) {
-            if (!bucketOp)
+            if (!bucketOp && op.kind != OpKind::Decode)
                 RY_TRY(writeContent(op, id));
             RY_TRY(checkOrder(op, id, true));
         }

@@ -39,6 +39,8 @@ private:
     Status checkRing(const Op &op) const;
     Status checkStepOp(const Op &op) const;
     Status checkCollective(const Op &op) const;
+    Status checkCodec(const Op &op, const Bucket &bucket) const;
+    bool isCode(BufferId id) const;
     Status checkRows(const Op &op);
     Status checkOnce() const;
     Status checkGradientsComplete();
@@ -461,6 +463,10 @@ Status OperandCheck::checkCollective(const Op &op) const
         return broken(op, "goes over the group " + group.name + ", not over the bucket's");
     const bool gather = op.kind == OpKind::AllGather;
     const Buffer &source = m_program.buffer(op.reads[0]);
+    if (gather && isCode(source.id))
+        return isCode(target.id) && target.bytes == source.bytes * group.size
+            ? Status()
+            : broken(op, "gathers codes into " + target.name + ", which does not have room for those of all");
     // Storage for one use or one micro-batch: as large as the bucket, with its tensors inside.
     const auto passing = [&](const Buffer &root, MemoryKind kind) {
         return root.kind == kind && !root.persistent && root.parent == none
@@ -479,6 +485,40 @@ Status OperandCheck::checkCollective(const Op &op) const
     return {};
 }
 
+/// A code, or those of all ranks of a group.
+bool OperandCheck::isCode(BufferId id) const
+{
+    const Buffer &buffer = m_program.buffer(id);
+    return buffer.kind == MemoryKind::Buckets && buffer.dtype == DType::U8 && !buffer.persistent
+        && buffer.parent == none;
+}
+
+/// Encodes the whole gradient with what earlier codes left out; decodes what the group has gathered into the slice.
+Status OperandCheck::checkCodec(const Op &op, const Bucket &bucket) const
+{
+    if (op.reads.empty() || op.writes.empty() || bucket.group == none || bucket.grad == none)
+        return broken(op, "has nothing to encode or to decode");
+    const std::int64_t ranks = m_program.groups[at(bucket.group)].size;
+    std::vector<BufferId> reads, writes;
+    const BufferId code = op.kind == OpKind::Encode ? op.writes[0] : op.reads[0];
+    if (op.kind == OpKind::Encode) {
+        reads = {bucket.grad};
+        writes = {code};
+        if (bucket.error != none) {
+            reads.push_back(bucket.error);
+            writes.push_back(bucket.error);
+        }
+    } else {
+        reads = {code};
+        writes = {bucket.gradSlice};
+    }
+    const std::vector<std::int64_t> &shape = m_program.buffer(code).shape;
+    const bool room = op.kind == OpKind::Encode ? shape.size() == 1 : shape.size() == 2 && shape[0] == ranks;
+    return op.reads == reads && op.writes == writes && isCode(code) && room && !op.accumulate
+        ? Status()
+        : broken(op, "does not work on its bucket's gradients and codes");
+}
+
 Status OperandCheck::checkStepOp(const Op &op) const
 {
     if (isCollective(op.kind))
@@ -487,11 +527,14 @@ Status OperandCheck::checkStepOp(const Op &op) const
         return op.reads == std::vector{m_program.stats} && op.writes.empty()
             ? Status()
             : broken(op, "must read stats and write nothing");
-    if (op.kind != OpKind::GradNorm && op.kind != OpKind::Optimizer)
-        return {};
+    const bool codec = op.kind == OpKind::Encode || op.kind == OpKind::Decode;
+    if (op.kind != OpKind::GradNorm && op.kind != OpKind::Optimizer && !codec)
+        return broken(op, "is an op that no step has");
     if (op.chunk < 0 || at(op.chunk) >= m_program.buckets.size() || m_program.kind != ProgramKind::Train)
         return broken(op, "has no bucket");
     const Bucket &bucket = m_program.buckets[at(op.chunk)];
+    if (codec)
+        return checkCodec(op, bucket);
     std::vector<BufferId> writes = {m_program.stats};
     if (op.kind == OpKind::Optimizer) {
         writes = {bucket.paramSlice, bucket.exp1, bucket.exp2};

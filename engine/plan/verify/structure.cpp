@@ -131,6 +131,11 @@ Status checkBucket(const StepProgram &program, std::size_t index, std::vector<bo
         && (!holds(bucket.exp1, own) || !holds(bucket.exp2, own)
             || (bucket.master != none && !holds(bucket.master, own))))
         return wrong(where, "has no optimizer state of its slice's size");
+    if (bucket.error != none
+        && (!train || bucket.grad == none || !holds(bucket.error, bucket.numel)
+            || !program.buffer(bucket.error).persistent || program.buffer(bucket.error).parent != none
+            || program.buffer(bucket.error).dtype != program.buffer(bucket.grad).dtype))
+        return wrong(where, "has a left-over of its compression that does not look like its gradients");
 
     std::int64_t end = 0;
     for (const TensorId id : bucket.tensors) {

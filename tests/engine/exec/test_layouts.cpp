@@ -1,41 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Every strategy on thread ranks against one rank, with the measures of DESIGN section 4: losses and each parameter's gradient.
 #include "tests/engine/exec/expect_parity.h"
+#include "tests/engine/exec/small_layout.h"
 #include "tests/engine/long.h"
 
 using namespace rankyard;
 using namespace rankyard::exec;
 using namespace rankyard::exec::test;
-
-namespace {
-
-/// Odd where it may be: a vocabulary that no number of ranks divides, parameters of odd sizes.
-spec::JobSpec layoutJob(const std::string &family = "gpt2")
-{
-    spec::JobSpec job;
-    job.model.family = family;
-    job.model.layers = 3;
-    job.model.hidden = 24;
-    job.model.heads = 6;
-    job.model.seq = 12;
-    job.model.vocab = 37;
-    job.model.ffn = 60;
-    if (family == "llama") {
-        job.model.tied = false;
-        job.model.kvHeads = 3;
-    }
-    job.batch.global = 12;
-    job.batch.micro = 2;
-    job.zero.bucketBytes = 6000;
-    job.precision.compute = job.precision.grad = job.precision.master = job.precision.reduce = DType::F64;
-    job.optimizer.lr = 1e-2;
-    job.lrSchedule.warmup = 5;
-    job.lrSchedule.total = 20;
-    job.data.train = "none";
-    return job;
-}
-
-} // namespace
 
 TEST(Layouts, OneRankOfLlamaAndDropout)
 {

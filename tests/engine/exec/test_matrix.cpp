@@ -35,7 +35,14 @@ public:
         job.recompute.mode = oneOf({"none", "none", "selective", "attention", "full"});
         job.recompute.every = job.recompute.mode == "none" ? 1 : one({1, 1, 2});
         job.offload.optimizer = oneOf({"none", "none", "none", "cpu"});
+        if (l.dp > 1 && l.cp == 1 && job.zero.stage <= 1)
+            job.compression.mode = oneOf({"none", "none", "none", "fp16", "int8", "adaptive", "topk"});
+        job.compression.errorFeedback = one({0, 1}) == 1;
+        job.compression.block = one({1, 30, 256});
+        job.compression.density = one({1, 5}) / 10.0;
         job.precision.compute = one({0, 0, 0, 1}) == 1 ? DType::F32 : DType::F64;
+        if (job.compression.mode != "none") // in fp32 a rounding may take the next code: another value, as right as the first
+            job.precision.compute = DType::F64;
         job.precision.grad = job.precision.master = job.precision.reduce = job.precision.compute;
         job.optimizer.lr = 1e-2;
         job.lrSchedule.warmup = 2;
@@ -89,7 +96,7 @@ std::string nameOf(const spec::JobSpec &job)
     return job.model.family + " dp " + std::to_string(l.dp) + " tp " + std::to_string(l.tp)
         + (l.sequenceParallel ? "s" : "") + " pp " + std::to_string(l.pp) + " cp " + std::to_string(l.cp)
         + " " + l.schedule + " zero " + std::to_string(job.zero.stage) + " recompute " + job.recompute.mode
-        + " offload " + job.offload.optimizer + " " + rankyard::nameOf(job.precision.compute) + "\n"
+        + " offload " + job.offload.optimizer + " compression " + job.compression.mode + " " + rankyard::nameOf(job.precision.compute) + "\n"
         + dumpJson(spec::writeJob(job));
 }
 
@@ -119,6 +126,7 @@ TEST(Matrix, LayoutsDrawnAtRandomGiveWhatOneRankGives)
         ++covered["zero " + std::to_string(job.zero.stage)];
         ++covered["recompute " + job.recompute.mode];
         ++covered["offload " + job.offload.optimizer];
+        ++covered["compression " + job.compression.mode];
         ++covered["world " + std::to_string(job.layout.world())];
         expectParity(job, "seed " + std::to_string(seed) + ": " + nameOf(job), 3);
         if (::testing::Test::HasFailure())

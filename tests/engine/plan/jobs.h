@@ -121,6 +121,11 @@ inline spec::JobSpec randomLayout(std::mt19937_64 &random)
     job.zero.prefetchBytes = pick(0, 3000);
     job.zero.maxLive = pick(0, 3000);
     job.zero.maxReuseDistance = pick(0, 3000);
+    constexpr const char *codecs[] = {"fp16", "int8", "adaptive", "topk"};
+    if (layout.dp * layout.cp > 1 && job.zero.stage <= 1 && pick(0, 3) == 0) {
+        job.compression.mode = codecs[pick(0, 3)];
+        job.compression.errorFeedback = pick(0, 2) > 0;
+    }
     return job;
 }
 

@@ -295,6 +295,32 @@ bool reduceEarly(StepProgram &program, Random &random)
     return false;
 }
 
+bool encodeEarly(StepProgram &program, Random &random)
+{
+    const Op *op = pickOp(program, random, isKind(OpKind::Encode));
+    if (op == nullptr)
+        return false;
+    for (OpId id = op->id - 1; id >= 0; --id) {
+        for (const BufferId write : program.op(id).writes) {
+            if (program.buffer(write).parent == op->reads[0]) {
+                moveOp(program, op->id, id);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool otherCodes(StepProgram &program, Random &random)
+{
+    Op *op = pickOp(program, random, isKind(OpKind::Decode));
+    const Op *other = pickOp(program, random, isKind(OpKind::Decode));
+    if (op == nullptr || op == other)
+        return false;
+    op->reads = other->reads;
+    return true;
+}
+
 bool gatherLate(StepProgram &program, Random &random)
 {
     const Op *op = pickOp(program, random, isBucketGather());
@@ -515,6 +541,12 @@ const std::vector<Mutation> &mutations()
         {"swap writes", [](P &p, R &r) { return swapOperands(p, r, &Op::writes); }, true},
         {"drop a read", [](P &p, R &r) { return dropOperand(p, r, &Op::reads); }, true},
         {"drop a write", [](P &p, R &r) { return dropOperand(p, r, &Op::writes); }, true},
+        {"drop an encoding", [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::Encode)); }, true},
+        {"double an encoding", [](P &p, R &r) { return doubleOp(p, r, isKind(OpKind::Encode)); }, true},
+        {"drop a decoding", [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::Decode)); }, true},
+        {"double a decoding", [](P &p, R &r) { return doubleOp(p, r, isKind(OpKind::Decode)); }, true},
+        {"encode too early", encodeEarly, true},
+        {"another bucket's codes", otherCodes, true},
         {"wrong rows of the loss", wrongRows, true},
         {"wrong bucket", wrongBucket, true},
         {"wrong layer", wrongLayer, true},

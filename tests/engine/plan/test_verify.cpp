@@ -356,13 +356,14 @@ TEST(VerifyTogether, StateStaysInPlace)
 TEST(Mutations, EveryKindIsCaught)
 {
     ASSERT_GE(mutations().size(), 25U);
-    const spec::JobSpec job = richJob();
-    const StepProgram whole = trainProgram(job);
+    spec::JobSpec coded = richJob();
+    coded.compression.mode = "int8";
     std::mt19937_64 random(7);
     for (const Mutation &mutation : mutations()) {
         bool applied = false;
-        for (int attempt = 0; attempt < 20 && !applied; ++attempt) {
-            StepProgram program = whole;
+        for (int attempt = 0; attempt < 40 && !applied; ++attempt) {
+            const spec::JobSpec job = attempt % 2 == 0 ? richJob() : coded;
+            StepProgram program = trainProgram(job);
             applied = mutate(mutation, job, program, random);
             if (!applied)
                 continue;

@@ -61,8 +61,6 @@ TEST(JobRules, WhatThisVersionDoesNotHaveIsRefusedWithTheNearestThatWorks)
         {{{"/offload/optimizer", "cpu"}}, "offload.optimizer", no, "\"none\""},
         {{{"/offload/params", "nvme"}}, "offload.params", no, "\"none\""},
         {{{"/offload/nvme_path", "/x"}}, "offload.nvme_path", no, "null"},
-        {{{"/compression/mode", "topk"}}, "compression.mode", no, "\"none\""},
-        {{{"/compression/density", 0.2}}, "compression.density", no, "0.1"},
         {{{"/run/epochs", 1.5}}, "run.epochs", no, "null"},
         {{{"/run/compact_every", 70}}, "run.compact_every", no, "100"},
         {{{"/cluster", "rack7"}}, "cluster", no, "\"local\""},
