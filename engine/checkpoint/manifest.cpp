@@ -15,7 +15,8 @@ constexpr int schemaVersion = 1;
 constexpr std::pair<Role, const char *> roles[] = {{Role::Param, "param"},
                                                    {Role::Master, "master"},
                                                    {Role::ExpAvg, "exp_avg"},
-                                                   {Role::ExpAvgSq, "exp_avg_sq"}};
+                                                   {Role::ExpAvgSq, "exp_avg_sq"},
+                                                   {Role::Error, "error"}};
 
 Error bad(std::string what, std::string where, std::string found = {}, std::string expected = {})
 {

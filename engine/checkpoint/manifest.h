@@ -14,8 +14,9 @@
 namespace rankyard::checkpoint {
 
 /// What a tensor is to training.
-enum class Role { Param, Master, ExpAvg, ExpAvgSq };
-const char *nameOf(Role role); ///< "param", "master", "exp_avg", "exp_avg_sq"
+/// Error: what compressed reductions of one replica have left out; its tensors are called `<parameter>#<replica>`.
+enum class Role { Param, Master, ExpAvg, ExpAvgSq, Error };
+const char *nameOf(Role role); ///< "param", "master", "exp_avg", "exp_avg_sq", "error"
 bool roleFromName(const std::string &name, Role &role);
 
 /// Elements [begin, end) of a logical tensor, row-major, stored one after the other as tensor `key` of `file`.

@@ -39,6 +39,7 @@ constexpr Stored storedRoles[] = {{Role::Param, &plan::Bucket::paramSlice},
 struct Piece {
     Role role = Role::Param;
     const plan::Tensor *tensor = nullptr;
+    std::string name; ///< the tensor's; of what a replica has for itself with its number
     DType dtype = DType::F32;
     std::byte *data = nullptr; ///< of element `begin`
     std::int64_t begin = 0;
@@ -47,11 +48,35 @@ struct Piece {
 
     std::string key() const
     {
-        return tensor->name + "." + checkpoint::nameOf(role) + "[" + std::to_string(begin) + ":"
-            + std::to_string(end) + "]";
+        return name + "." + checkpoint::nameOf(role) + "[" + std::to_string(begin) + ":" + std::to_string(end)
+            + "]";
     }
     std::int64_t bytes() const { return (end - begin) * static_cast<std::int64_t>(bytesOf(dtype)); }
 };
+
+/// What this rank's compressed reductions have left out. Each replica has its own; so has each end of a pipeline for a tied
+/// embedding.
+void addErrors(const RankStorage &storage, const plan::StepProgram &program, std::vector<Piece> &pieces)
+{
+    const plan::RankGrid &grid = storage.plan->grid;
+    for (std::size_t index = 0; index < program.buckets.size(); ++index) {
+        const plan::Bucket &bucket = program.buckets[index];
+        if (bucket.error == plan::none)
+            continue;
+        const int replica =
+            grid.indexIn(storage.rank, program.groups[static_cast<std::size_t>(bucket.group)]);
+        const DType dtype = program.buffer(bucket.error).dtype;
+        std::byte *base = storage.arenas->address(program, bucket.error);
+        for (const plan::ShardRange &range :
+             plan::wholeOf(program, grid, storage.rank, static_cast<std::int32_t>(index))) {
+            const plan::Tensor &tensor = program.tensors[static_cast<std::size_t>(range.tensor)];
+            pieces.push_back({Role::Error, &tensor,
+                              tensor.name + "#" + std::to_string(replica) + (tensor.counted ? "" : "#copy"),
+                              dtype, base + range.at * static_cast<std::int64_t>(bytesOf(dtype)), range.begin,
+                              range.end, true});
+        }
+    }
+}
 
 std::vector<Piece> piecesOf(const RankStorage &storage)
 {
@@ -65,11 +90,13 @@ std::vector<Piece> piecesOf(const RankStorage &storage)
                 continue;
             const DType dtype = program.buffer(id).dtype;
             std::byte *base = storage.arenas->address(program, id);
-            pieces.push_back({stored.role, &program.tensors[static_cast<std::size_t>(range.tensor)], dtype,
+            const plan::Tensor &tensor = program.tensors[static_cast<std::size_t>(range.tensor)];
+            pieces.push_back({stored.role, &tensor, tensor.name, dtype,
                               base + range.at * static_cast<std::int64_t>(bytesOf(dtype)), range.begin,
                               range.end, range.owned});
         }
     }
+    addErrors(storage, program, pieces);
     return pieces;
 }
 
@@ -95,7 +122,7 @@ Json describePart(const std::vector<Piece> &pieces, const checkpoint::FileEntry 
 {
     Json shards = Json::array();
     for (const Piece &piece : pieces) {
-        shards.push_back({{"name", piece.tensor->name},
+        shards.push_back({{"name", piece.name},
                           {"role", checkpoint::nameOf(piece.role)},
                           {"dtype", nameOf(piece.dtype)},
                           {"shape", shapeOf(*piece.tensor)},
@@ -307,8 +334,8 @@ bool isFloating(DType type)
 /// Which stored tensor a piece is read from: its own role; parameters and masters stand in for each other.
 const checkpoint::LogicalTensor *sourceOf(const checkpoint::Manifest &manifest, const Piece &piece)
 {
-    if (piece.role == Role::ExpAvg || piece.role == Role::ExpAvgSq)
-        return manifest.find(piece.tensor->name, piece.role);
+    if (piece.role != Role::Param && piece.role != Role::Master)
+        return manifest.find(piece.name, piece.role);
     const auto *own = manifest.find(piece.tensor->name, piece.role);
     if (own && own->dtype == piece.dtype)
         return own;
@@ -319,6 +346,11 @@ const checkpoint::LogicalTensor *sourceOf(const checkpoint::Manifest &manifest, 
 Status readPiece(checkpoint::CheckpointReader &reader, const Piece &piece)
 {
     const checkpoint::LogicalTensor *source = sourceOf(reader.manifest(), piece);
+    if (!source
+        && piece.role == Role::Error) { // saved without compression, or a replica more than there were
+        std::memset(piece.data, 0, static_cast<std::size_t>(piece.bytes()));
+        return {};
+    }
     if (!source || source->shape != shapeOf(*piece.tensor) || !isFloating(source->dtype))
         return Error::make(Code::BadData,
                            source ? "a tensor of the checkpoint has another shape or type"

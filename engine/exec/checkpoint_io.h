@@ -42,7 +42,8 @@ Result<std::filesystem::path> saveCheckpoint(const RankStorage &storage, comm::C
                                              const SaveInfo &info, const std::function<void()> &alive);
 
 /// Reads this rank's slices from a checkpoint of any data-parallel layout; to the bit when the types are the
-/// same. Padding becomes zero. Errors: what the checkpoint's reader says; BadData when a tensor is missing or
+/// same. Padding becomes zero. What compressed reductions have left out goes on with the replica of the same number; replicas
+/// that were not there begin with nothing. Errors: what the checkpoint's reader says; BadData when a tensor is missing or
 /// has another shape.
 Result<checkpoint::Manifest> loadCheckpoint(const RankStorage &storage, const std::filesystem::path &folder,
                                             const std::function<void()> &alive);

@@ -154,10 +154,11 @@ Result<ParityReport> checkParity(const plan::Plan &plan, const ParityOptions &op
     RY_ASSIGN(plan::Plan alone, plan::makePlan(oneRankJob(plan.job)));
     const bool lossy = plan.job.compression.mode != "none";
     if (lossy && plan.job.layout.cp > 1)
-        return Error::make(Code::BadJob,
-                           "parity of compressed reductions is checked without context parallelism: what each of "
-                           "its ranks adds to a gradient cannot be told apart on one rank",
-                           "layout.cp")
+        return Error::make(
+                   Code::BadJob,
+                   "parity of compressed reductions is checked without context parallelism: what each of "
+                   "its ranks adds to a gradient cannot be told apart on one rank",
+                   "layout.cp")
             .withFound(std::to_string(plan.job.layout.cp))
             .withExpected("1, or compression.mode none");
     const auto makeReplicas = [&] { return makeReplicaDevice(options.makeDevice(), plan); };

@@ -95,7 +95,9 @@ private:
 class FirstNorm : public BoundOp
 {
 public:
-    FirstNorm(ReplicaDevice &device, std::unique_ptr<BoundOp> norm) : m_device(device), m_norm(std::move(norm))
+    FirstNorm(ReplicaDevice &device, std::unique_ptr<BoundOp> norm)
+        : m_device(device),
+          m_norm(std::move(norm))
     {}
     void run(StepState &state) override
     {

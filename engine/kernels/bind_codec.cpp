@@ -67,8 +67,8 @@ BindResult bindDecode(CpuDevice &device, const exec::BindContext &context, const
                 std::memset(sum, 0, static_cast<std::size_t>(range.size() * size));
             const std::int64_t end = std::min(begin + range.end, all); // padding stays zero
             for (std::int64_t rank = 0; rank < ranks && begin + range.begin < end; ++rank)
-                decodeAdd(compression, type, all, rowsFrom(codesAt, rank * stride, 1), begin + range.begin, end,
-                          sum);
+                decodeAdd(compression, type, all, rowsFrom(codesAt, rank * stride, 1), begin + range.begin,
+                          end, sum);
         });
     });
 }

@@ -13,7 +13,8 @@ bool compresses(const JobSpec &job) { return job.compression.mode != "none"; }
 std::string compressionMode(const JobSpec &job) { return job.compression.mode; }
 
 constexpr Combination table[] = {
-    {"compression.mode", "ZeRO 2 and 3 reduce every micro-batch by itself, compression is of a step's gradient",
+    {"compression.mode",
+     "ZeRO 2 and 3 reduce every micro-batch by itself, compression is of a step's gradient",
      [](const JobSpec &job) { return compresses(job) && job.zero.stage >= 2; }, compressionMode,
      "none, or zero.stage 1"},
     {"compression.mode", "without replicas there is no data-parallel reduction to compress",

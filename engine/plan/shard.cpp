@@ -85,9 +85,8 @@ std::vector<ShardRange> shardOf(const StepProgram &program, const RankGrid &grid
                                 std::int32_t index)
 {
     const Bucket &bucket = program.buckets[static_cast<std::size_t>(index)];
-    const int place = bucket.group == none
-        ? 0
-        : grid.indexIn(rank, program.groups[static_cast<std::size_t>(bucket.group)]);
+    const int place =
+        bucket.group == none ? 0 : grid.indexIn(rank, program.groups[static_cast<std::size_t>(bucket.group)]);
     const std::int64_t length = bucket.padded / bucket.slices;
     const std::int64_t begin = bucket.slices > 1 ? place * length : 0;
     return rangesIn(program, grid, rank, index, begin, begin + length, bucket.slices > 1 || place == 0);

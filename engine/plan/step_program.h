@@ -214,7 +214,8 @@ struct Bucket {
     BufferId exp1 = none; ///< first and second moment, master copy (none when compute is the master type)
     BufferId exp2 = none;
     BufferId master = none;
-    BufferId error = none; ///< what compressed reductions have left out so far, of all of the bucket on each rank, without padding
+    BufferId error =
+        none; ///< what compressed reductions have left out so far, of all of the bucket on each rank, without padding
     bool operator==(const Bucket &) const = default;
 };
 

@@ -211,14 +211,11 @@ void addMemory(Fields &f, JobSpec &j)
     Compression &c = j.compression;
     f.push_back({"compression.mode", &c.mode,
                  oneOf({"none", "fp16", "int8", "adaptive", "topk"}, "Codec of data-parallel reductions")});
-    f.push_back({"compression.density", &c.density,
-                 above(0, 1, "topk: part of the elements that is sent")});
+    f.push_back({"compression.density", &c.density, above(0, 1, "topk: part of the elements that is sent")});
     f.push_back({"compression.threshold", &c.threshold,
                  range(0, 1e30, "adaptive: gradient norm above which fp16 is used")});
-    f.push_back({"compression.block", &c.block,
-                 range(1, 1 << 24, "int8: elements that share a scale")});
-    f.push_back({"compression.error_feedback", &c.errorFeedback,
-                 any("Add what was lost to the next step")});
+    f.push_back({"compression.block", &c.block, range(1, 1 << 24, "int8: elements that share a scale")});
+    f.push_back({"compression.error_feedback", &c.errorFeedback, any("Add what was lost to the next step")});
 }
 
 void addOptimizer(Fields &f, JobSpec &j)

@@ -34,14 +34,16 @@ private:
     bool isReduction(const Op &op) const;
     void encode(const Op &reduction);
     void decode(std::size_t keep);
-    Op make(OpKind kind, std::int32_t bucket, std::vector<BufferId> reads, std::vector<BufferId> writes) const;
+    Op make(OpKind kind, std::int32_t bucket, std::vector<BufferId> reads,
+            std::vector<BufferId> writes) const;
 
     PassContext m_context;
     StepProgram &m_program;
     StepProgram m_out; ///< its ops only
     bool m_tied;
-    std::vector<std::pair<std::int32_t, BufferId>> m_pending; ///< buckets that are not decoded yet, and their codes
-    std::vector<Op> m_after;                                  ///< sums of tied slices
+    std::vector<std::pair<std::int32_t, BufferId>>
+        m_pending;           ///< buckets that are not decoded yet, and their codes
+    std::vector<Op> m_after; ///< sums of tied slices
 };
 
 /// Of a bucket over its group, whose tensors may all be compressed: buckets are of one sort (buckets.cpp).

@@ -356,7 +356,8 @@ Status FlowCheck::encodeBucket(const Op &op)
     if (!all(bucket.grad, Content::Local))
         return broken(op, "encodes " + name(bucket.grad) + " before all of its gradients are there");
     if (!copiesSummed(bucket, bucket.grad))
-        return broken(op, "encodes " + name(bucket.grad) + " before its copies in the tensor group are summed");
+        return broken(op,
+                      "encodes " + name(bucket.grad) + " before its copies in the tensor group are summed");
     m_encoded[at(op.chunk)] = true;
     m_codeOf[at(op.writes[0])] = op.chunk;
     return {};

@@ -48,15 +48,17 @@ inline void setStep(StepState &state, const spec::JobSpec &job, std::int64_t ste
 inline void runSteps(const plan::Plan &plan, int steps, const std::function<void(ThreadRank &)> &after)
 {
     SyntheticData data(plan.job);
-    onThreadRanks(plan, [] { return makeCpuDevice(1); }, data, [&](ThreadRank &rank) {
-        ASSERT_TRUE(initialiseParameters(plan, *rank.arenas, rank.rank).ok());
-        for (int step = 1; step <= steps; ++step) {
-            setStep(rank.executor->state(), plan.job, step);
-            const Status status = rank.executor->run(plan::ProgramKind::Train, step - 1);
-            ASSERT_TRUE(status.ok()) << status.error().text();
-        }
-        after(rank);
-    });
+    onThreadRanks(
+        plan, [] { return makeCpuDevice(1); }, data,
+        [&](ThreadRank &rank) {
+            ASSERT_TRUE(initialiseParameters(plan, *rank.arenas, rank.rank).ok());
+            for (int step = 1; step <= steps; ++step) {
+                setStep(rank.executor->state(), plan.job, step);
+                const Status status = rank.executor->run(plan::ProgramKind::Train, step - 1);
+                ASSERT_TRUE(status.ok()) << status.error().text();
+            }
+            after(rank);
+        });
 }
 
 /// Losses of the first steps, as rank 0 saw them.
@@ -64,16 +66,18 @@ inline std::vector<double> lossesOf(const plan::Plan &plan, int steps)
 {
     std::vector<double> losses;
     SyntheticData data(plan.job);
-    onThreadRanks(plan, [] { return makeCpuDevice(1); }, data, [&](ThreadRank &rank) {
-        ASSERT_TRUE(initialiseParameters(plan, *rank.arenas, rank.rank).ok());
-        for (int step = 1; step <= steps; ++step) {
-            setStep(rank.executor->state(), plan.job, step);
-            const Status status = rank.executor->run(plan::ProgramKind::Train, step - 1);
-            ASSERT_TRUE(status.ok()) << status.error().text();
-            if (rank.rank == 0)
-                losses.push_back(rank.executor->state().loss);
-        }
-    });
+    onThreadRanks(
+        plan, [] { return makeCpuDevice(1); }, data,
+        [&](ThreadRank &rank) {
+            ASSERT_TRUE(initialiseParameters(plan, *rank.arenas, rank.rank).ok());
+            for (int step = 1; step <= steps; ++step) {
+                setStep(rank.executor->state(), plan.job, step);
+                const Status status = rank.executor->run(plan::ProgramKind::Train, step - 1);
+                ASSERT_TRUE(status.ok()) << status.error().text();
+                if (rank.rank == 0)
+                    losses.push_back(rank.executor->state().loss);
+            }
+        });
     return losses;
 }
 

@@ -41,7 +41,8 @@ public:
         job.compression.block = one({1, 30, 256});
         job.compression.density = one({1, 5}) / 10.0;
         job.precision.compute = one({0, 0, 0, 1}) == 1 ? DType::F32 : DType::F64;
-        if (job.compression.mode != "none") // in fp32 a rounding may take the next code: another value, as right as the first
+        if (job.compression.mode
+            != "none") // in fp32 a rounding may take the next code: another value, as right as the first
             job.precision.compute = DType::F64;
         job.precision.grad = job.precision.master = job.precision.reduce = job.precision.compute;
         job.optimizer.lr = 1e-2;
@@ -96,8 +97,8 @@ std::string nameOf(const spec::JobSpec &job)
     return job.model.family + " dp " + std::to_string(l.dp) + " tp " + std::to_string(l.tp)
         + (l.sequenceParallel ? "s" : "") + " pp " + std::to_string(l.pp) + " cp " + std::to_string(l.cp)
         + " " + l.schedule + " zero " + std::to_string(job.zero.stage) + " recompute " + job.recompute.mode
-        + " offload " + job.offload.optimizer + " compression " + job.compression.mode + " " + rankyard::nameOf(job.precision.compute) + "\n"
-        + dumpJson(spec::writeJob(job));
+        + " offload " + job.offload.optimizer + " compression " + job.compression.mode + " "
+        + rankyard::nameOf(job.precision.compute) + "\n" + dumpJson(spec::writeJob(job));
 }
 
 } // namespace

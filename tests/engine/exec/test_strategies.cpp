@@ -24,9 +24,9 @@ TEST(Compression, GivesWhatOneRankGivesWithTheSameCodec)
                 job.compression.block = 50;
                 job.compression.errorFeedback = dp != 3;
                 job.comm.overlapGrads = dp != 5;
-                expectParity(job,
-                             std::string(mode) + " dp " + std::to_string(dp) + " zero " + std::to_string(zero),
-                             dp == 2 ? 20 : 5);
+                expectParity(
+                    job, std::string(mode) + " dp " + std::to_string(dp) + " zero " + std::to_string(zero),
+                    dp == 2 ? 20 : 5);
             }
         }
     }
@@ -98,16 +98,19 @@ TEST(Compression, EffectOnPayload)
             wanted += mode[0] == 'n' ? 4 * n : 3 * ((code + 63) / 64 * 64);
         }
         SyntheticData data(job);
-        onThreadRanks(*plan, [] { return makeCpuDevice(1); }, data, [&](ThreadRank &rank) {
-            ASSERT_TRUE(rank.executor->run(plan::ProgramKind::Train, 0).ok());
-            const Execution &execution = *rank.executor->recent(0);
-            for (const plan::Group &group : program.groups) {
-                if (group.name == "dp") {
-                    EXPECT_EQ(execution.groups[static_cast<std::size_t>(group.id)].figures.payload, wanted)
-                        << mode;
+        onThreadRanks(
+            *plan, [] { return makeCpuDevice(1); }, data,
+            [&](ThreadRank &rank) {
+                ASSERT_TRUE(rank.executor->run(plan::ProgramKind::Train, 0).ok());
+                const Execution &execution = *rank.executor->recent(0);
+                for (const plan::Group &group : program.groups) {
+                    if (group.name == "dp") {
+                        EXPECT_EQ(execution.groups[static_cast<std::size_t>(group.id)].figures.payload,
+                                  wanted)
+                            << mode;
+                    }
                 }
-            }
-        });
+            });
     }
 }
 

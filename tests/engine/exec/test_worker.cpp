@@ -32,6 +32,7 @@ protected:
         result.job.batch.global = 12;
         result.job.zero.stage = dp > 1 ? zero : 0;
         result.job.data.train = "corpus";
+        result.job.compression.mode = m_codec;
         result.job.run.steps = steps;
         result.job.run.evalEvery = 5;
         result.job.run.evalBatches = 2;
@@ -49,6 +50,7 @@ protected:
     }
 
     TemporaryFolder m_folder;
+    std::string m_codec = "none";
 };
 
 void expectEnd(const std::vector<RankOutcome> &ranks, int code)
@@ -112,7 +114,8 @@ TEST_F(WorkerTest, TrainsAndTells)
 
 TEST_F(WorkerTest, ResumesToTheBit)
 {
-    for (const int zero : {0, 1}) {
+    for (const auto &[zero, codec] : {std::pair(0, "none"), std::pair(1, "none"), std::pair(1, "int8")}) {
+        m_codec = codec;
         // Too many steps to get through before it is stopped, wherever that is.
         auto first = agent(2, 1'000'000, zero);
         first.onNews = [](MiniAgent &self, int rank, const std::string &kind, std::int64_t) {

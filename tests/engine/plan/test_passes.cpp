@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/base/file.h"
+#include "engine/plan/combine.h"
 #include "engine/plan/units.h"
 #include "tests/engine/plan/jobs.h"
 
@@ -310,6 +311,41 @@ TEST(Passes, PlanRefusesWhatItCannotDo)
     EXPECT_EQ(batch.expected, "12");
     EXPECT_EQ(batch.code, Code::BadJob);
     EXPECT_EQ(refusal([](auto &j) { j.batch.global = 1 << 24; }).code, Code::DoesNotFit);
+}
+
+/// Each rule of the table is met by a job, and says what works.
+TEST(Passes, PlanRefusesWhatDoesNotCombine)
+{
+    struct Case {
+        const char *path;
+        const char *rule;
+        std::function<void(spec::JobSpec &)> change;
+    };
+    const std::vector<Case> cases = {
+        {"compression.mode", "ZeRO 2 and 3",
+         [](auto &j) {
+             j.compression.mode = "int8";
+             j.zero.stage = 2;
+         }},
+        {"compression.mode", "without replicas",
+         [](auto &j) {
+             j.compression.mode = "int8";
+             j.layout.dp = 1;
+         }},
+    };
+    std::set<std::string> met;
+    for (const Case &c : cases) {
+        spec::JobSpec job = smallJob();
+        c.change(job);
+        const auto plan = makePlan(job);
+        ASSERT_FALSE(plan) << c.rule;
+        EXPECT_EQ(plan.error().code, Code::BadJob);
+        EXPECT_EQ(plan.error().where, c.path);
+        EXPECT_THAT(plan.error().what, HasSubstr(c.rule));
+        EXPECT_FALSE(plan.error().found.empty() || plan.error().expected.empty());
+        met.insert(plan.error().what);
+    }
+    EXPECT_EQ(met.size(), combinations().size());
 }
 
 } // namespace rankyard::plan
