@@ -97,7 +97,7 @@ QString usage()
         "rankyard [--run JOB] [--store FILE] [--theme dark|light] [--text PERCENT]\n"
         "    Opens the workbench; with --run on JOB, started as a new run.\n"
         "rankyard --snapshot PAGE FILE.png [--open RUN|JOB|CLUSTER] [--size WxH] [--theme dark|light] [--scale N] [--text PERCENT] [--store FILE]\n"
-        "    Draws a page without a display. PAGE: home, runs, cluster, monitor, settings. RUN: an id, the beginning of one, or last.\n"
+        "    Draws a page without a display. PAGE: home, runs, cluster, design, monitor, settings. RUN: an id, the beginning of one, or last.\n"
         "    CLUSTER: a file, a preset (dgx-h100x32) or local.\n"
         "rankyard --help | --version\n");
 }

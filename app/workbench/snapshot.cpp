@@ -3,6 +3,7 @@
 
 #include "engine/spec/job.h"
 #include "ui/cluster/cluster_page.h"
+#include "ui/designer/design_page.h"
 #include "ui/monitor/monitor_page.h"
 #include "ui/runs/runs_page.h"
 #include "ui/shell/main_window.h"
@@ -95,6 +96,9 @@ Status drawSnapshot(const CommandLine &line, ui::DataHub &hub, ui::MainWindow &w
         return *failure;
     if (line.snapshot == QLatin1String("cluster")) {
         RY_TRY(window.cluster()->open(line.open.isEmpty() ? QStringLiteral("local") : line.open));
+    } else if (line.snapshot == QLatin1String("design")) {
+        if (!line.open.isEmpty())
+            RY_TRY(window.design()->open(line.open));
     } else if (!line.open.isEmpty()) {
         RY_ASSIGN(const QString run, runFor(line.open, hub));
         if (line.snapshot == QLatin1String("runs"))

@@ -66,7 +66,7 @@ private slots:
     void everyPage_data()
     {
         QTest::addColumn<QString>("page");
-        for (const char *page : {"home", "runs", "cluster", "monitor", "settings"})
+        for (const char *page : {"home", "runs", "cluster", "design", "monitor", "settings"})
             QTest::addRow("%s", page) << QString::fromLatin1(page);
     }
 
@@ -105,7 +105,7 @@ private slots:
         QTest::addColumn<QString>("says");
         const QString file = m_dir.filePath(QStringLiteral("no.png"));
         QTest::newRow("page") << QStringList{QStringLiteral("--snapshot"), QStringLiteral("clusters"), file}
-                              << QStringLiteral("home, runs, cluster, monitor, settings");
+                              << QStringLiteral("home, runs, cluster, design, monitor, settings");
         QTest::newRow("run") << QStringList{QStringLiteral("--snapshot"), QStringLiteral("monitor"), file,
                                             QStringLiteral("--open"), QStringLiteral("r-1999")}
                              << QStringLiteral("r-1999");

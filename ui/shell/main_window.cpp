@@ -4,6 +4,7 @@
 #include "ui/cluster/cluster_page.h"
 #include "ui/common/icons.h"
 #include "ui/common/notice_stack.h"
+#include "ui/designer/design_page.h"
 #include "ui/home/home_page.h"
 #include "ui/monitor/monitor_page.h"
 #include "ui/runs/runs_page.h"
@@ -54,8 +55,8 @@ QSize MainWindow::smallestSize() { return {900, 560}; }
 
 QStringList MainWindow::pageNames()
 {
-    return {QStringLiteral("home"), QStringLiteral("runs"), QStringLiteral("cluster"),
-            QStringLiteral("monitor"), QStringLiteral("settings")};
+    return {QStringLiteral("home"),   QStringLiteral("runs"),    QStringLiteral("cluster"),
+            QStringLiteral("design"), QStringLiteral("monitor"), QStringLiteral("settings")};
 }
 
 void MainWindow::build()
@@ -86,6 +87,7 @@ void MainWindow::build()
     m_home = new HomePage(m_hub, m_registry, central);
     m_runs = new RunsPage(m_hub, m_actions, m_registry, m_settings, central);
     m_cluster = new ClusterPage(m_registry, m_settings, central);
+    m_design = new DesignPage({m_registry, m_settings, m_notices, m_actions}, central);
     m_monitor = new MonitorPage(m_hub, m_actions, m_registry, m_settings, central);
     m_settingsPage =
         new SettingsPage(m_settings, m_registry, QString::fromStdString(m_hub->file().string()), central);
@@ -103,6 +105,7 @@ void MainWindow::build()
     for (const auto &[page, head] : {std::pair<QWidget *, QWidget *>{m_home, homeHead},
                                      {m_runs, m_runs->headWidget()},
                                      {m_cluster, m_cluster->headWidget()},
+                                     {m_design, m_design->headWidget()},
                                      {m_monitor, m_monitor->headWidget()},
                                      {m_settingsPage, emptyHead}}) {
         m_pages->addWidget(page);
@@ -129,6 +132,7 @@ void MainWindow::connectPages()
     connect(m_home, &HomePage::ready, this, &MainWindow::pageReady);
     connect(m_runs, &RunsPage::ready, this, &MainWindow::pageReady);
     connect(m_monitor, &MonitorPage::ready, this, &MainWindow::pageReady);
+    connect(m_design, &DesignPage::ready, this, &MainWindow::pageReady);
     connect(m_actions, &RunActions::started, this, [this](const QString &run) {
         m_strip->setJob({});
         m_hub->poke();
@@ -217,6 +221,8 @@ bool MainWindow::isReady() const
         return m_home->isReady();
     if (m_page == QLatin1String("runs"))
         return m_runs->isReady();
+    if (m_page == QLatin1String("design"))
+        return m_design->isReady();
     if (m_page == QLatin1String("monitor"))
         return m_hub->runs() && m_monitor->isReady();
     return true;

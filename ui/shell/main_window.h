@@ -18,6 +18,7 @@ namespace rankyard::ui {
 
 class ActivityBar;
 class ClusterPage;
+class DesignPage;
 class HomePage;
 class MonitorPage;
 class NoticeList;
@@ -38,7 +39,7 @@ public:
     ~MainWindow() override;
 
     static QSize smallestSize();    ///< at which every page has its place
-    static QStringList pageNames(); ///< "home", "runs", "cluster", "monitor", "settings"
+    static QStringList pageNames(); ///< "home", "runs", "cluster", "design", "monitor", "settings"
     void showPage(const QString &name);
     QString page() const { return m_page; }
     void openRun(const QString &run); ///< in the Monitor
@@ -54,6 +55,7 @@ public:
     MonitorPage *monitor() const { return m_monitor; }
     RunsPage *runs() const { return m_runs; }
     ClusterPage *cluster() const { return m_cluster; }
+    DesignPage *design() const { return m_design; }
     HomePage *home() const { return m_home; }
     QuickPick *quickPick() const { return m_pick; }
     ShortcutSheet *sheet() const { return m_sheet; }
@@ -93,6 +95,7 @@ private:
     HomePage *m_home = nullptr;
     RunsPage *m_runs = nullptr;
     ClusterPage *m_cluster = nullptr;
+    DesignPage *m_design = nullptr;
     MonitorPage *m_monitor = nullptr;
     SettingsPage *m_settingsPage = nullptr;
     QuickPick *m_pick = nullptr;

@@ -25,8 +25,9 @@ void MainWindow::addActions()
     page(QStringLiteral("runs"), tr("Runs"), tr("All runs: open, stop, delete, compare"), Qt::Key_2);
     page(QStringLiteral("cluster"), tr("Cluster"), tr("What there is to run on, and how it is joined"),
          Qt::Key_3);
-    page(QStringLiteral("monitor"), tr("Monitor"), tr("Watch a run live"), Qt::Key_4);
-    page(QStringLiteral("settings"), tr("Settings"), tr("Look, charts, data"), Qt::Key_5);
+    page(QStringLiteral("design"), tr("Design"), tr("What a layout costs, before anything runs"), Qt::Key_4);
+    page(QStringLiteral("monitor"), tr("Monitor"), tr("Watch a run live"), Qt::Key_5);
+    page(QStringLiteral("settings"), tr("Settings"), tr("Look, charts, data"), Qt::Key_6);
 
     const QString run = tr("Run");
     m_registry->add({QStringLiteral("home.sample"), tr("Run the sample"),

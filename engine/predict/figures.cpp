@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/plan/units.h"
+#include "engine/predict/verdict_parts.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rankyard::predict {
+
+namespace {
+
+std::string count(double value) { return formatCount(value); }
+std::string text(std::int64_t value) { return std::to_string(value); }
+
+double parametersOf(const spec::JobSpec &job)
+{
+    double sum = 0;
+    for (const plan::TensorSpec &tensor : plan::modelTensors(job))
+        sum += static_cast<double>(plan::numelOf(tensor.shape));
+    return sum;
+}
+
+/// Operations of a step that the model needs: a recomputed one is work of the hardware only.
+struct Work {
+    double model = 0;
+    double hardware = 0;
+};
+
+Work workOf(const Verdict &verdict, const spec::JobSpec &job)
+{
+    const double perStage = static_cast<double>(job.layout.world() / job.layout.pp);
+    Work work;
+    for (const StageMemory &stage : verdict.stages) {
+        for (const plan::Op &op : verdict.plan->program(plan::ProgramKind::Train, stage.rank).ops) {
+            const double flops = static_cast<double>(op.flops) * perStage;
+            work.hardware += flops;
+            if (op.kind != plan::OpKind::Recompute)
+                work.model += flops;
+        }
+    }
+    return work;
+}
+
+void addMemory(const Verdict &verdict, std::vector<Figure> &figures)
+{
+    const auto tightest =
+        std::max_element(verdict.stages.begin(), verdict.stages.end(), [](const auto &a, const auto &b) {
+            return (a.capacity > 0 ? -a.headroom() : a.used) < (b.capacity > 0 ? -b.headroom() : b.used);
+        });
+    if (tightest == verdict.stages.end())
+        return;
+    Figure peak{"peak", "Peak memory of a rank", Measure::Bytes, static_cast<double>(tightest->used)};
+    peak.formula = "sum of the arenas of stage " + text(tightest->stage)
+        + (tightest->context > 0 ? " + context of the driver" : "");
+    for (int kind = 0; kind < plan::memoryKindCount; ++kind) {
+        if (const auto bytes = tightest->report.bytes[static_cast<std::size_t>(kind)])
+            peak.inputs.emplace_back(plan::nameOf(static_cast<plan::MemoryKind>(kind)),
+                                     formatBytes(static_cast<double>(bytes)));
+    }
+    if (tightest->context > 0)
+        peak.inputs.emplace_back("context", formatBytes(static_cast<double>(tightest->context)));
+    peak.source = "The step program: the arenas that a worker allocates";
+    figures.push_back(std::move(peak));
+    if (tightest->capacity <= 0)
+        return;
+    Figure headroom{"headroom", "Headroom", Measure::Bytes, static_cast<double>(tightest->headroom())};
+    headroom.formula = "capacity − peak, least of all stages (stage " + text(tightest->stage) + ")";
+    headroom.inputs = {{"capacity", formatBytes(static_cast<double>(tightest->capacity))},
+                       {"peak", formatBytes(static_cast<double>(tightest->used))}};
+    headroom.source =
+        "Data sheet of the device; memory of the node over the ranks on it where there is no GPU";
+    figures.push_back(std::move(headroom));
+}
+
+} // namespace
+
+void addFigures(const Ground &ground, Verdict &verdict)
+{
+    const spec::JobSpec &job = ground.job;
+    const Work work = workOf(verdict, job);
+    const double tokens = static_cast<double>(job.batch.global * job.model.seq);
+    const auto world = static_cast<double>(job.layout.world());
+    std::vector<Figure> &figures = verdict.figures;
+    const bool timed = verdict.basis == Basis::Peak && verdict.stepSeconds > 0;
+    if (timed) {
+        const double step = verdict.stepSeconds;
+        const double peak = peakRate(ground.cluster, job.precision.compute);
+        const char *sheet = "Data sheets of device and links; no measurement";
+        Figure time{"step", "Step time", Measure::Seconds, step};
+        time.atLeast = true;
+        time.formula = "the program's time line: FLOP / peak rate, bytes / link rate + latency";
+        time.inputs = {{"peak rate", count(peak) + "FLOP/s"},
+                       {"work of a step", count(work.hardware) + "FLOP"}};
+        time.source = sheet;
+        figures.push_back(std::move(time));
+        Figure rate{"rate", "Throughput of a GPU", Measure::FlopRate, work.model / step / world};
+        rate.atMost = true;
+        rate.formula = "model FLOP of a step / (step time · ranks)";
+        rate.inputs = {{"model FLOP", count(work.model)}, {"ranks", text(job.layout.world())}};
+        rate.source = sheet;
+        figures.push_back(std::move(rate));
+        Figure mfu{"mfu", "MFU", Measure::Share, peak > 0 ? work.model / step / world / peak : 0};
+        mfu.atMost = true;
+        mfu.formula = "throughput / peak rate; recomputed work does not count";
+        mfu.inputs = {{"peak rate", count(peak) + "FLOP/s"}};
+        mfu.source = "Chowdhery et al. 2022, appendix B";
+        figures.push_back(std::move(mfu));
+        Figure day{"day", "Tokens a day", Measure::Count, tokens / step * 86400};
+        day.atMost = true;
+        day.formula = "global batch · seq / step time · 86,400 s";
+        day.inputs = {{"global batch", text(job.batch.global)}, {"seq", text(job.model.seq)}};
+        day.source = sheet;
+        figures.push_back(std::move(day));
+        const double days = ground.options.targetTokens / tokens * step / 86400;
+        Figure target{"target", count(ground.options.targetTokens) + "tokens", Measure::Days, days};
+        target.name = count(ground.options.targetTokens) + " tokens take";
+        target.atLeast = true;
+        target.formula = "tokens / tokens a day";
+        target.inputs = {{"tokens", count(ground.options.targetTokens)}};
+        target.source = sheet;
+        figures.push_back(std::move(target));
+    }
+    addMemory(verdict, figures);
+    Figure bubble{"bubble", "Bubble", Measure::Share, verdict.bubble};
+    bubble.formula = "time without work, mean over stages / step time";
+    bubble.inputs = {{"stages", text(job.layout.pp)},
+                     {"micro-batches", text(job.microBatches())},
+                     {"(pp − 1) / (v · m + pp − 1)",
+                      formatNumber(100.0 * static_cast<double>(job.layout.pp - 1)
+                                       / static_cast<double>(job.layout.virtualStages * job.microBatches()
+                                                             + job.layout.pp - 1),
+                                   3)
+                          + " %"}};
+    bubble.source =
+        verdict.basis == Basis::Peak ? "The time line below" : "The time line below, with operations as time";
+    if (job.layout.pp > 1)
+        figures.push_back(std::move(bubble));
+    const double parameters = parametersOf(job);
+    Figure size{"parameters", "Parameters", Measure::Count, parameters};
+    size.formula = "sum of the model's tensors";
+    size.inputs = {{"layers", text(job.model.layers)},
+                   {"hidden", text(job.model.hidden)},
+                   {"vocabulary", text(job.model.vocab)}};
+    size.source = "The plan's table of tensors";
+    figures.push_back(std::move(size));
+    Figure flop{"work", "Work of a step", Measure::Count, work.hardware};
+    flop.name = "FLOP of a step";
+    flop.formula = "sum over the operations of all ranks; multiply and add count two";
+    flop.inputs = {{"model", count(work.model)},
+                   {"recomputed", count(work.hardware - work.model)},
+                   {"6 · parameters · tokens", count(6 * parameters * tokens)}};
+    flop.source = "The step program";
+    figures.push_back(std::move(flop));
+}
+
+} // namespace rankyard::predict

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/predict/fixes.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+namespace rankyard::predict {
+
+namespace {
+
+std::vector<std::string> partsOf(const std::string &path)
+{
+    std::vector<std::string> parts;
+    std::size_t begin = 0;
+    for (;;) {
+        const std::size_t dot = path.find('.', begin);
+        parts.push_back(path.substr(begin, dot == std::string::npos ? dot : dot - begin));
+        if (dot == std::string::npos)
+            return parts;
+        begin = dot + 1;
+    }
+}
+
+bool isPath(const std::string &word)
+{
+    return word.find('.') != std::string::npos && std::isalpha(static_cast<unsigned char>(word.front())) != 0
+        && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+               return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '.' || c == '_';
+           });
+}
+
+/// A JSON scalar at the begin of `text`: a number, a quoted word, null, true or false. The rest is what follows it.
+std::optional<std::string> scalarAt(const std::string &text)
+{
+    if (text.empty())
+        return std::nullopt;
+    std::size_t end = 0;
+    if (text[0] == '"') {
+        end = text.find('"', 1);
+        if (end == std::string::npos)
+            return std::nullopt;
+        ++end;
+    } else {
+        while (end < text.size() && text[end] != ',' && text[end] != ';' && text[end] != ' ')
+            ++end;
+    }
+    std::string value = text.substr(0, end);
+    const Json parsed = Json::parse(value, nullptr, false);
+    if (parsed.is_discarded() || parsed.is_structured())
+        return std::nullopt;
+    return value;
+}
+
+/// "path=value" for every value that the text of an error proposes: "4", "\"bf16\"", "at most 8", "…; nearest: 8",
+/// "nearest: batch.micro 4, or batch.global 32", "0, or data.valid_fraction 0.05", "4 micro-batches" is none.
+std::vector<std::string> proposals(const std::string &path, const std::string &expected)
+{
+    std::vector<std::string> list;
+    const auto put = [&list](const std::string &where, const std::string &value) {
+        std::string change = where + "=" + value;
+        if (std::find(list.begin(), list.end(), change) == list.end())
+            list.push_back(std::move(change));
+    };
+    // Words that are paths are followed by their value.
+    for (std::size_t begin = 0; begin < expected.size();) {
+        const std::size_t space = std::min(expected.find(' ', begin), expected.size());
+        const std::string word = expected.substr(begin, space - begin);
+        if (!word.empty() && isPath(word) && space < expected.size()) {
+            if (const auto value = scalarAt(expected.substr(space + 1)))
+                put(word, *value);
+        }
+        begin = space + 1;
+    }
+    for (const std::string lead : {"", "nearest: ", "at most ", "at least ", "a multiple of "}) {
+        const std::size_t found = lead.empty() ? 0 : expected.rfind(lead);
+        if (found == std::string::npos)
+            continue;
+        if (const auto value = scalarAt(expected.substr(found + lead.size())))
+            put(path, *value);
+    }
+    // An axis or another plain word, as layout.order has them.
+    if (list.empty() && !expected.empty() && expected.find(' ') == std::string::npos
+        && expected.find('"') == std::string::npos)
+        put(path, expected);
+    return list;
+}
+
+std::string wordsOf(const std::string &change)
+{
+    const std::size_t equals = change.find('=');
+    const std::string path = change.substr(0, equals);
+    const std::string last = path.substr(path.rfind('.') + 1);
+    std::string value = change.substr(equals + 1);
+    std::erase(value, '"');
+    return last + " " + value;
+}
+
+} // namespace
+
+Json changed(Json document, const std::vector<std::string> &changes)
+{
+    for (const std::string &change : changes) {
+        const std::size_t equals = change.find('=');
+        if (equals == std::string::npos)
+            continue;
+        Json *at = &document;
+        for (const std::string &part : partsOf(change.substr(0, equals))) {
+            if (!at->is_object())
+                *at = Json::object();
+            at = &(*at)[part];
+        }
+        const std::string text = change.substr(equals + 1);
+        Json value = Json::parse(text, nullptr, false);
+        *at = value.is_discarded() ? Json(text) : std::move(value);
+    }
+    return document;
+}
+
+Result<spec::JobSpec> readDesign(const Json &document)
+{
+    Json job = document;
+    std::string cluster = "local";
+    if (job.is_object() && job.contains("cluster") && job["cluster"].is_string())
+        cluster = job["cluster"].get<std::string>();
+    if (job.is_object())
+        job["cluster"] = "local";
+    RY_ASSIGN(spec::JobSpec spec, spec::readJob(std::move(job), "the design"));
+    spec.cluster = cluster;
+    return spec;
+}
+
+Problem problemOf(const Error &error, const Json &document)
+{
+    Problem problem{Severity::Error, error.where, error.what, {}};
+    if (!error.found.empty())
+        problem.text += ": " + error.found;
+    if (!error.expected.empty())
+        problem.text += "; works: " + error.expected;
+    for (const std::string &change : proposals(error.where, error.expected)) {
+        const auto again = readDesign(changed(document, {change}));
+        // The same error, or the same place in another way: this leads nowhere.
+        if (!again && again.error().where == error.where)
+            continue;
+        problem.fixes.push_back({{change}, wordsOf(change)});
+    }
+    return problem;
+}
+
+} // namespace rankyard::predict

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/base/json.h"
+#include "engine/spec/job.h"
+
+#include <string>
+#include <vector>
+
+/// What a person can do about a job that cannot run: changes of one key each, as `--set` takes them.
+namespace rankyard::predict {
+
+enum class Severity {
+    Note,    ///< worth knowing
+    Advice,  ///< runs, and would be better otherwise
+    Warning, ///< runs, and is probably not what was meant
+    Error,   ///< cannot run
+};
+
+/// One way out: "layout.tp=8", or several keys at once.
+struct Fix {
+    std::vector<std::string> changes; ///< each is "path=value"
+    std::string words;                ///< "tp 8, dp 4"
+};
+
+/// Something to say about one key of the job.
+struct Problem {
+    Severity severity = Severity::Error;
+    std::string path; ///< of the job; empty: of the whole
+    std::string text; ///< one sentence, without the path
+    std::vector<Fix> fixes;
+};
+
+/// `document` with `changes` applied: the text after the equals sign is JSON, or else a string. Sections that are missing are made.
+Json changed(Json document, const std::vector<std::string> &changes);
+
+/// The error of readJob or makePlan as a problem. Its fixes are the nearest values that the error names, and only those after
+/// which the job no longer has this error. `document` is the job that was read.
+Problem problemOf(const Error &error, const Json &document);
+
+/// readJob for a design: `cluster` may name any cluster, since nothing is started. The error is the first that readJob finds.
+Result<spec::JobSpec> readDesign(const Json &document);
+
+} // namespace rankyard::predict

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/predict/verdict.h"
+
+#include "engine/cluster/catalogue.h"
+#include "engine/predict/verdict_parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace rankyard::predict {
+
+namespace {
+
+using plan::Plan;
+using plan::StepProgram;
+
+std::size_t at(std::int64_t id) { return static_cast<std::size_t>(id); }
+
+const cluster::Device &deviceOf(const Ground &ground, int slot)
+{
+    const auto place = ground.slots.place(slot);
+    return ground.cluster.types[at(place.type)].devices[at(place.device)];
+}
+
+/// First rank of each stage: its ranks are alike.
+std::vector<int> stageRanks(const Plan &plan)
+{
+    std::vector<int> first(at(plan.job.layout.pp), -1);
+    for (int rank = 0; rank < plan.grid.world(); ++rank) {
+        int &known = first[at(plan.grid.role(rank).stage)];
+        if (known < 0)
+            known = rank;
+    }
+    return first;
+}
+
+void addStages(const Ground &ground, const Plan &plan, Verdict &verdict)
+{
+    for (const int rank : stageRanks(plan)) {
+        StageMemory memory;
+        memory.stage = plan.grid.role(rank).stage;
+        memory.rank = rank;
+        memory.report = plan::memoryOf(plan, rank);
+        verdict.stages.push_back(std::move(memory));
+    }
+    std::sort(verdict.stages.begin(), verdict.stages.end(),
+              [](const auto &a, const auto &b) { return a.stage < b.stage; });
+    const bool gpus = ground.slots.kind() == cluster::DeviceKind::Gpu;
+    for (StageMemory &memory : verdict.stages) {
+        memory.used = memory.report.peak;
+        if (gpus)
+            memory.used -= memory.report.bytes[at(static_cast<int>(plan::MemoryKind::Host))];
+    }
+    // Every rank counts: nodes of two kinds give two capacities. Equal nodes are looked at once.
+    std::map<std::pair<int, int>, Room> rooms;
+    for (int rank = 0; ground.placed() && rank < plan.grid.world(); ++rank) {
+        const auto place = ground.slots.place(rank);
+        const auto [known, fresh] = rooms.try_emplace({place.type, gpus ? place.device : place.node});
+        if (fresh)
+            known->second = roomOf(ground, rank);
+        StageMemory &memory = verdict.stages[at(plan.grid.role(rank).stage)];
+        if (memory.capacity == 0 || known->second.capacity < memory.capacity) {
+            memory.capacity = known->second.capacity;
+            memory.context = known->second.context;
+        }
+    }
+    for (StageMemory &memory : verdict.stages)
+        memory.used += memory.context;
+}
+
+/// The worst link over all groups of one kind.
+cluster::Slots::Worst worstOfKind(const Ground &ground, const Plan &plan, const plan::Group &group)
+{
+    cluster::Slots::Worst worst;
+    bool first = true;
+    std::vector<bool> seen(at(plan.grid.world()), false);
+    for (int rank = 0; rank < plan.grid.world(); ++rank) {
+        if (seen[at(rank)])
+            continue;
+        const std::vector<int> members = plan.grid.members(rank, group);
+        for (const int member : members)
+            seen[at(member)] = true;
+        if (members.size() < 2)
+            continue;
+        const auto one = ground.slots.worstOf(members);
+        const bool worse = first || one.link.path > worst.link.path
+            || (one.link.path == worst.link.path && one.link.bandwidth < worst.link.bandwidth);
+        const bool island = (first || worst.island) && one.island;
+        if (worse)
+            worst = one;
+        worst.island = island;
+        first = false;
+    }
+    return worst;
+}
+
+void addFlows(const Ground &ground, const Plan &plan, Verdict &verdict)
+{
+    std::map<std::string, Flow> flows;
+    for (const StageMemory &stage : verdict.stages) {
+        const StepProgram &program = plan.program(plan::ProgramKind::Train, stage.rank);
+        for (const auto &[name, traffic] : plan::trafficOf(plan, stage.rank)) {
+            Flow &flow = flows[name];
+            flow.group = name;
+            flow.payload = std::max(flow.payload, traffic.payload);
+            flow.wire = std::max(flow.wire, traffic.wire);
+        }
+        for (const plan::Group &group : program.groups) {
+            const auto found = flows.find(group.name);
+            if (found == flows.end() || found->second.size > 0)
+                continue;
+            found->second.size = group.size;
+            found->second.placed = ground.placed();
+            if (ground.placed())
+                found->second.worst = worstOfKind(ground, plan, group);
+        }
+        if (ground.stopped())
+            return;
+    }
+    for (auto &[name, flow] : flows)
+        verdict.flows.push_back(std::move(flow));
+    std::sort(verdict.flows.begin(), verdict.flows.end(), [](const Flow &a, const Flow &b) {
+        return a.wire != b.wire ? a.wire > b.wire : a.group < b.group;
+    });
+}
+
+/// The step against the data sheets; where there are none, with operations as nanoseconds.
+void addTimes(const Ground &ground, const Plan &plan, Verdict &verdict)
+{
+    const double rate = ground.placed() ? peakRate(ground.cluster, ground.job.precision.compute) : 0;
+    verdict.basis = rate > 0 ? Basis::Peak : Basis::Shares;
+    std::map<std::string, plan::Link> links;
+    for (const Flow &flow : verdict.flows) {
+        if (flow.placed)
+            links[flow.group] = {flow.worst.link.latency * 1e9, flow.worst.link.bandwidth / 1e9};
+    }
+    const auto duration = [&](const StepProgram &program, const plan::Op &op) -> std::int64_t {
+        if (ground.stopped())
+            return 0;
+        if (rate <= 0)
+            return op.flops;
+        if (!plan::isTransfer(op.kind))
+            return static_cast<std::int64_t>(static_cast<double>(op.flops) / rate * 1e9);
+        const auto link =
+            op.group == plan::none ? links.end() : links.find(program.groups[at(op.group)].name);
+        return link == links.end() ? 0 : plan::transferNs(program, op, link->second);
+    };
+    auto timeline = plan::simulate(plan, plan::ProgramKind::Train, duration);
+    if (!timeline) {
+        verdict.notes.push_back("The step could not be timed: " + timeline.error().text());
+        return;
+    }
+    verdict.timeline = std::move(timeline).value();
+    verdict.bubble = verdict.timeline->bubble();
+    if (verdict.basis == Basis::Shares)
+        return;
+    verdict.stepSeconds = static_cast<double>(verdict.timeline->stepNs) / 1e9;
+    for (Flow &flow : verdict.flows) {
+        for (const StageMemory &stage : verdict.stages) {
+            const StepProgram &program = plan.program(plan::ProgramKind::Train, stage.rank);
+            double seconds = 0;
+            for (const plan::Op &op : program.ops) {
+                if (op.group != plan::none && program.groups[at(op.group)].name == flow.group)
+                    seconds += static_cast<double>(duration(program, op)) / 1e9;
+            }
+            flow.seconds = std::max(flow.seconds, seconds);
+            const auto &exposed = verdict.timeline->stages[at(stage.stage)].exposedNs;
+            const auto found = exposed.find(flow.group);
+            if (found != exposed.end())
+                flow.exposed = std::max(flow.exposed, static_cast<double>(found->second) / 1e9);
+        }
+    }
+}
+
+void addNotes(const Ground &ground, Verdict &verdict)
+{
+    if (verdict.basis == Basis::Peak)
+        verdict.notes.push_back(
+            "Times are bounds from data sheets: every operation at the device's peak rate, every byte at the "
+            "link's. Real steps take longer; nothing here is measured yet.");
+    else
+        verdict.notes.push_back(
+            "Times are shares: operations count as time, transfers and memory cost nothing. The cluster does "
+            "not say how fast its devices are.");
+    if (ground.slots.kind() == cluster::DeviceKind::Gpu && !verdict.stages.empty()
+        && verdict.stages[0].context > 0)
+        verdict.notes.push_back(
+            "Memory counts 1.5 GiB a GPU for the driver's context and its kernels, as was measured on A100.");
+    for (const std::string &note : ground.cluster.notes)
+        verdict.notes.push_back(note);
+}
+
+} // namespace
+
+const Figure *Verdict::figure(std::string_view key) const
+{
+    const auto found =
+        std::find_if(figures.begin(), figures.end(), [&](const Figure &f) { return f.key == key; });
+    return found == figures.end() ? nullptr : &*found;
+}
+
+double peakRate(const cluster::Cluster &cluster, DType compute)
+{
+    const cluster::Slots slots(cluster);
+    if (slots.count() == 0 || slots.kind() != cluster::DeviceKind::Gpu)
+        return 0;
+    const auto place = slots.place(0);
+    const auto *model = cluster::findGpu(cluster.types[at(place.type)].devices[at(place.device)].model);
+    if (!model || compute == DType::F64)
+        return 0;
+    return compute == DType::F32 ? model->fp32 : model->bf16;
+}
+
+Room roomOf(const Ground &ground, int slot)
+{
+    // BigScience measured 1,573 MiB of context and kernels on A100 and 1,113 MiB on V100; newer ones are not smaller.
+    constexpr std::int64_t context = 1573LL << 20;
+    const auto place = ground.slots.place(slot);
+    const cluster::Node &node = ground.cluster.types[at(place.type)];
+    if (ground.slots.kind() == cluster::DeviceKind::Gpu) {
+        const double bytes = deviceOf(ground, slot).bytes;
+        return {static_cast<std::int64_t>(bytes), bytes > 0 ? context : 0};
+    }
+    const int first = ground.slots.firstOf(place.node);
+    const auto world =
+        static_cast<int>(std::min<std::int64_t>(ground.job.layout.world(), ground.slots.count()));
+    const int ranks = std::max(1, std::min(world, ground.slots.firstOf(place.node + 1)) - first);
+    return {static_cast<std::int64_t>(node.hostBytes() / ranks), 0};
+}
+
+Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const Json &document,
+              const Options &options)
+{
+    Verdict verdict;
+    const Ground ground{job, cluster, cluster::Slots(cluster), document, options};
+    auto made = plan::makePlan(job);
+    if (ground.stopped()) {
+        verdict.stopped = true;
+        return verdict;
+    }
+    if (!made) {
+        verdict.problems.push_back(problemOf(made.error(), document));
+        return verdict;
+    }
+    const auto plan = std::make_shared<const Plan>(std::move(made).value());
+    verdict.plan = plan;
+    addStages(ground, *plan, verdict);
+    addFlows(ground, *plan, verdict);
+    if (!ground.stopped())
+        addTimes(ground, *plan, verdict);
+    if (ground.stopped()) {
+        verdict.stopped = true;
+        return verdict;
+    }
+    verdict.answer = ground.placed() ? Verdict::Answer::Fits : Verdict::Answer::DoesNotFit;
+    for (const StageMemory &stage : verdict.stages) {
+        if (!ground.placed())
+            break;
+        if (stage.capacity <= 0)
+            verdict.answer = Verdict::Answer::NotKnown;
+        else if (stage.headroom() < 0)
+            verdict.answer = Verdict::Answer::DoesNotFit;
+        if (verdict.answer != Verdict::Answer::Fits)
+            break;
+    }
+    addFigures(ground, verdict);
+    addAdvice(ground, verdict);
+    addNotes(ground, verdict);
+    return verdict;
+}
+
+} // namespace rankyard::predict

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/cluster/cluster.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/simulate.h"
+#include "engine/predict/fixes.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+/// What a layout costs on a cluster, before anything runs: the numbers of the Design page, each with where it comes from.
+namespace rankyard::predict {
+
+/// What times stand on.
+enum class Basis {
+    Shares, ///< operations as time: shares of a step, no seconds
+    Peak,   ///< the devices' and links' data sheets: no step is faster
+};
+
+enum class Measure { Seconds, Bytes, Count, Share, FlopRate, Days };
+
+/// A number that opens into its formula.
+struct Figure {
+    std::string key;  ///< "step"
+    std::string name; ///< "Step time"
+    Measure measure = Measure::Count;
+    double value = 0;
+    bool atLeast = false;                                      ///< a bound: the truth is not smaller
+    bool atMost = false;                                       ///< a bound: the truth is not larger
+    std::string formula{};                                     ///< "tokens / step time"
+    std::vector<std::pair<std::string, std::string>> inputs{}; ///< name and value, for people
+    std::string source{};                                      ///< whose formula or data
+};
+
+/// A pipeline stage: its ranks are alike.
+struct StageMemory {
+    int stage = 0;
+    int rank = 0; ///< the first of its ranks
+    plan::MemoryReport report{};
+    std::int64_t context = 0;  ///< of the driver and its kernels, beside our arenas
+    std::int64_t capacity = 0; ///< of the place with the least; 0: not known
+    /// On the device: what lies in host memory does not count where ranks run on GPUs.
+    std::int64_t used = 0;
+    std::int64_t headroom() const { return capacity - used; }
+};
+
+/// What the ranks of one kind of group send each other in a step.
+struct Flow {
+    std::string group;             ///< "tp", "dp" …: Group::name
+    int size = 0;                  ///< ranks of a group
+    cluster::Slots::Worst worst{}; ///< over all groups of this kind
+    bool placed = false;           ///< worst is known: the cluster has room for all ranks
+    std::int64_t payload = 0;      ///< that one rank sends, most of all stages
+    std::int64_t wire = 0;
+    double seconds = 0; ///< of its transfers, busiest stage; of Basis::Shares: 0
+    double exposed = 0; ///< the part in which computation waits for them
+};
+
+struct Verdict {
+    enum class Answer {
+        Illegal,    ///< cannot run: problems say why
+        DoesNotFit, ///< some stage needs more memory than there is, or the cluster has too few places
+        Fits,
+        NotKnown, ///< runs, and the cluster does not say how much memory it has
+    };
+    Answer answer = Answer::Illegal;
+    bool stopped = false; ///< by Options::stop: nothing else holds
+    Basis basis = Basis::Shares;
+    std::vector<StageMemory> stages;
+    std::vector<Flow> flows;
+    double bubble = 0;           ///< share of the step, mean over stages
+    double stepSeconds = 0;      ///< 0 with Basis::Shares
+    std::vector<Figure> figures; ///< headline numbers in order
+    std::vector<Problem> problems;
+    std::vector<std::string> notes;
+    std::shared_ptr<const plan::Plan> plan; ///< null when Illegal
+    std::optional<plan::Timeline> timeline; ///< nanoseconds; with Basis::Shares operations
+
+    const Figure *figure(std::string_view key) const;
+};
+
+struct Options {
+    double targetTokens = 300e9; ///< that a training is to see, for its days
+    std::stop_token stop{};      ///< looked at between the parts of the work
+};
+
+/// Plans the job, places its ranks on the cluster's slots in order, and adds up. `document` is the job as written, for fixes.
+/// Never throws; takes as long as makePlan and simulate do. Any thread.
+Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const Json &document,
+              const Options &options = {});
+
+/// FLOP/s of the device that ranks run on, dense, in this type: data sheet (engine/cluster/catalogue). 0: not known.
+double peakRate(const cluster::Cluster &cluster, DType compute);
+
+} // namespace rankyard::predict

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/predict/verdict.h"
+
+/// Private to the verdict: its parts, in the order in which judge() calls them.
+namespace rankyard::predict {
+
+/// The job on its places.
+struct Ground {
+    const spec::JobSpec &job;
+    const cluster::Cluster &cluster;
+    cluster::Slots slots;
+    const Json &document;
+    Options options;
+
+    bool placed() const { return job.layout.world() <= slots.count(); }
+    bool stopped() const { return options.stop.stop_requested(); }
+};
+
+/// Bytes of a slot's device, and what the driver takes of them. On a node without GPUs: its memory over the ranks on it.
+struct Room {
+    std::int64_t capacity = 0;
+    std::int64_t context = 0;
+};
+Room roomOf(const Ground &ground, int slot);
+
+/// Problems that only the cluster shows, and what would be better: places, islands, idle devices, memory.
+void addAdvice(const Ground &ground, Verdict &verdict);
+/// The headline numbers.
+void addFigures(const Ground &ground, Verdict &verdict);
+
+} // namespace rankyard::predict

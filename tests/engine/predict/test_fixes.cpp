@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/plan/units.h"
+#include "engine/predict/fixes.h"
+#include "engine/spec/model_presets.h"
+
+#include <gtest/gtest.h>
+
+using namespace rankyard;
+using namespace rankyard::predict;
+
+namespace {
+
+Json job(const std::vector<std::string> &changes = {})
+{
+    spec::JobSpec standard;
+    standard.data.train = "corpus";
+    return changed(Json(spec::writeJob(standard)), changes);
+}
+
+Problem problemOfJob(const Json &document)
+{
+    const auto read = readDesign(document);
+    EXPECT_FALSE(read);
+    return problemOf(read.error(), document);
+}
+
+std::int64_t parameters(const spec::Model &model)
+{
+    spec::JobSpec spec;
+    spec.model = model;
+    std::int64_t sum = 0;
+    for (const auto &tensor : plan::modelTensors(spec))
+        sum += plan::numelOf(tensor.shape);
+    return sum;
+}
+
+} // namespace
+
+TEST(Fixes, ChangesKeysAndMakesSections)
+{
+    const Json document =
+        changed(Json::object(), {"layout.tp=8", "layout.schedule=\"zbv\"", "name=a b", "model.rope=null"});
+    EXPECT_EQ(document,
+              (Json{{"layout", {{"tp", 8}, {"schedule", "zbv"}}},
+                    {"name", "a b"},
+                    {"model", {{"rope", nullptr}}}}));
+}
+
+// The ways out are those that arithmetic gives: 16 samples on 2 replicas are 8 each, which 3 does not divide.
+TEST(Fixes, NearestValuesOfTheBatch)
+{
+    const Problem problem = problemOfJob(job({"batch.global=16", "batch.micro=3", "layout.dp=2"}));
+    EXPECT_EQ(problem.path, "batch.micro");
+    ASSERT_EQ(problem.fixes.size(), 2u);
+    EXPECT_EQ(problem.fixes[0].changes, std::vector<std::string>{"batch.micro=2"});
+    EXPECT_EQ(problem.fixes[0].words, "micro 2");
+    EXPECT_EQ(problem.fixes[1].changes, std::vector<std::string>{"batch.global=18"});
+}
+
+// Whatever an error proposes is tried before it is offered.
+TEST(Fixes, EveryFixLeadsOut)
+{
+    const std::vector<std::vector<std::string>> broken = {
+        {"model.heads=5"},
+        {"model.kv_heads=4"},
+        {"model.layers=0"},
+        {"layout.dp=0"},
+        {"layout.dp=100000"},
+        {"layout.dp=3"},
+        {"layout.schedule=\"1f1x\""},
+        {"layout.order=\"tp-dp\""},
+        {"precision.compute=\"fp17\""},
+        {"precision.grad=\"bf16\""},
+        {"zero.stage=4"},
+        {"lr_schedule.warmup=500"},
+        {"model.hidden=\"many\""},
+        {"batch.micro=2.5"},
+        {"run.eval_every=5", "data.valid_fraction=0"},
+    };
+    int offered = 0;
+    for (const auto &changes : broken) {
+        const Json document = job(changes);
+        const Problem problem = problemOfJob(document);
+        EXPECT_FALSE(problem.path.empty());
+        EXPECT_FALSE(problem.text.empty());
+        for (const Fix &fix : problem.fixes) {
+            const auto again = readDesign(changed(document, fix.changes));
+            EXPECT_TRUE(again || again.error().where != problem.path)
+                << problem.path << " by " << fix.changes[0];
+            ++offered;
+        }
+    }
+    EXPECT_GE(offered, 13);
+}
+
+TEST(Fixes, ADesignMayNameAnyCluster)
+{
+    const auto read = readDesign(job({"cluster=dgx-a100-80 x 32"}));
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->cluster, "dgx-a100-80 x 32");
+    EXPECT_FALSE(readDesign(Json::array()));
+}
+
+// Counts as the models' cards and checkpoints have them.
+TEST(ModelPresets, HaveTheKnownNumberOfParameters)
+{
+    const std::pair<const char *, std::int64_t> known[] = {
+        {"gpt2", 124'439'808},           {"gpt2-medium", 354'823'168},        {"gpt2-large", 774'030'080},
+        {"gpt2-xl", 1'557'611'200},      {"llama-7b", 6'738'415'616},         {"llama-13b", 13'015'864'320},
+        {"llama-2-70b", 68'976'648'192}, {"llama-3.2-1b", 1'235'814'400},     {"llama-3-8b", 8'030'261'248},
+        {"llama-3-70b", 70'553'706'496}, {"llama-3.1-405b", 405'853'388'800},
+    };
+    for (const auto &[id, count] : known) {
+        const auto *preset = spec::findModelPreset(id);
+        ASSERT_TRUE(preset) << id;
+        EXPECT_EQ(parameters(preset->model), count) << id;
+    }
+    for (const auto &preset : spec::modelPresets()) {
+        spec::JobSpec job;
+        job.data.train = "corpus";
+        job.model = preset.model;
+        EXPECT_TRUE(spec::validateJob(job)) << preset.id;
+    }
+}
+
+TEST(ModelPresets, ReadConfigs)
+{
+    const Json gpt2 = {
+        {"model_type", "gpt2"}, {"n_layer", 24}, {"n_embd", 1024}, {"n_head", 16}, {"n_inner", nullptr}};
+    const auto medium = spec::readHfConfig(gpt2, "config.json");
+    ASSERT_TRUE(medium);
+    EXPECT_EQ(parameters(*medium), 354'823'168);
+    EXPECT_EQ(medium->dropout, 0.1);
+    const Json llama = {{"model_type", "llama"},
+                        {"num_hidden_layers", 32},
+                        {"hidden_size", 4096},
+                        {"num_attention_heads", 32},
+                        {"num_key_value_heads", 8},
+                        {"intermediate_size", 14336},
+                        {"vocab_size", 128256},
+                        {"max_position_embeddings", 131072},
+                        {"rope_theta", 500000.0},
+                        {"rope_scaling",
+                         {{"rope_type", "llama3"},
+                          {"factor", 8.0},
+                          {"low_freq_factor", 1.0},
+                          {"high_freq_factor", 4.0},
+                          {"original_max_position_embeddings", 8192}}}};
+    const auto eight = spec::readHfConfig(llama, "config.json");
+    ASSERT_TRUE(eight);
+    EXPECT_EQ(parameters(*eight), 8'030'261'248);
+    spec::JobSpec job;
+    job.data.train = "corpus";
+    job.model = *eight;
+    const Status legal = spec::validateJob(job);
+    EXPECT_TRUE(legal) << (legal ? "" : legal.error().text());
+    const auto mixtral = spec::readHfConfig({{"model_type", "mixtral"}}, "config.json");
+    ASSERT_FALSE(mixtral);
+    EXPECT_NE(mixtral.error().text().find("mixtral"), std::string::npos);
+    const auto wrong = spec::readHfConfig({{"model_type", "gpt2"}, {"n_layer", "many"}}, "config.json");
+    ASSERT_FALSE(wrong);
+    EXPECT_NE(wrong.error().text().find("n_layer"), std::string::npos);
+}

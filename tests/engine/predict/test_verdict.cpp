@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/cluster/sources.h"
+#include "engine/predict/verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+using namespace rankyard;
+using namespace rankyard::predict;
+
+namespace {
+
+struct Design {
+    Json document;
+    spec::JobSpec job;
+    cluster::Cluster cluster;
+    Verdict verdict;
+};
+
+Design design(const std::vector<std::string> &changes, const char *cluster)
+{
+    spec::JobSpec standard;
+    standard.data.train = "corpus";
+    Design made;
+    made.document = changed(Json(spec::writeJob(standard)), changes);
+    auto job = readDesign(made.document);
+    EXPECT_TRUE(job) << (job ? "" : job.error().text());
+    made.job = std::move(job).value();
+    made.cluster = cluster::openCluster(cluster).value();
+    made.verdict = judge(made.job, made.cluster, made.document);
+    return made;
+}
+
+const Problem *problemAt(const Verdict &verdict, const char *path)
+{
+    const auto found = std::find_if(verdict.problems.begin(), verdict.problems.end(),
+                                    [&](const Problem &problem) { return problem.path == path; });
+    return found == verdict.problems.end() ? nullptr : &*found;
+}
+
+const Flow *flowOf(const Verdict &verdict, const char *group)
+{
+    const auto found = std::find_if(verdict.flows.begin(), verdict.flows.end(),
+                                    [&](const Flow &flow) { return flow.group == group; });
+    return found == verdict.flows.end() ? nullptr : &*found;
+}
+
+} // namespace
+
+TEST(Verdict, MemoryIsTheProgramsAndTheDriversContext)
+{
+    const Design d =
+        design({"layout.dp=2", "layout.tp=2", "layout.pp=2", "batch.global=16", "precision.compute=\"bf16\""},
+               "dgx-a100-80");
+    ASSERT_EQ(d.verdict.answer, Verdict::Answer::Fits);
+    ASSERT_EQ(d.verdict.stages.size(), 2u);
+    const auto plan = plan::makePlan(d.job);
+    ASSERT_TRUE(plan);
+    for (const StageMemory &stage : d.verdict.stages) {
+        const auto memory = plan::memoryOf(*plan, stage.rank);
+        EXPECT_EQ(stage.used, memory.peak + (1573LL << 20));
+        EXPECT_EQ(stage.capacity, 80'000'000'000);
+    }
+    const Figure *headroom = d.verdict.figure("headroom");
+    ASSERT_TRUE(headroom);
+    EXPECT_EQ(
+        headroom->value,
+        static_cast<double>(80'000'000'000 - std::max(d.verdict.stages[0].used, d.verdict.stages[1].used)));
+}
+
+// Nothing is faster than the data sheet: 312 TFLOP/s of bf16, on every rank, without a gap.
+TEST(Verdict, TimesAreBounds)
+{
+    const Design d = design({"layout.dp=2", "layout.pp=3", "batch.global=24", "precision.compute=\"bf16\""},
+                            "dgx-a100-80");
+    ASSERT_EQ(d.verdict.basis, Basis::Peak);
+    const double work = d.verdict.figure("work")->value;
+    EXPECT_GE(d.verdict.stepSeconds, work / (6 * 312e12));
+    EXPECT_LE(d.verdict.figure("mfu")->value, 1);
+    EXPECT_GT(d.verdict.figure("mfu")->value, 0);
+    const double tokens = 24 * 256;
+    EXPECT_NEAR(d.verdict.figure("day")->value, tokens / d.verdict.stepSeconds * 86400, 1);
+    EXPECT_NEAR(d.verdict.figure("target")->value, 300e9 / d.verdict.figure("day")->value, 1e-6);
+    // The dense part is 6 · parameters · tokens, attention comes on top; the embedding's lookup does not multiply.
+    const double parameters = d.verdict.figure("parameters")->value;
+    EXPECT_NEAR(work / (6 * parameters * tokens), 1, 0.15);
+}
+
+TEST(Verdict, GroupsAndTheirWorstLinks)
+{
+    const Design d = design({"layout.tp=6", "layout.dp=8", "batch.global=32"}, "dgx-a100-80 x 6");
+    const Flow *tensor = flowOf(d.verdict, "tp");
+    ASSERT_TRUE(tensor);
+    EXPECT_EQ(tensor->size, 6);
+    EXPECT_FALSE(tensor->worst.island); // ranks 6 … 11 are on two nodes of 8
+    const Problem *warned = problemAt(d.verdict, "layout.tp");
+    ASSERT_TRUE(warned);
+    EXPECT_EQ(warned->severity, Severity::Warning);
+
+    const Design inside = design({"layout.tp=2", "layout.dp=4", "batch.global=16"}, "dgx-a100-80");
+    ASSERT_TRUE(flowOf(inside.verdict, "tp"));
+    EXPECT_TRUE(flowOf(inside.verdict, "tp")->worst.island);
+    EXPECT_EQ(flowOf(inside.verdict, "tp")->worst.link.path, cluster::Path::NvSwitch);
+    EXPECT_FALSE(problemAt(inside.verdict, "layout.tp"));
+    const auto traffic = plan::trafficOf(*inside.verdict.plan, 0);
+    EXPECT_EQ(flowOf(inside.verdict, "dp")->wire, traffic.at("dp").wire);
+}
+
+TEST(Verdict, TooFewPlacesAndIdleOnes)
+{
+    const Design many = design({"layout.dp=16", "batch.micro=1"}, "dgx-a100-80");
+    EXPECT_EQ(many.verdict.answer, Verdict::Answer::DoesNotFit);
+    const Problem *problem = problemAt(many.verdict, "layout.dp");
+    ASSERT_TRUE(problem);
+    EXPECT_EQ(problem->severity, Severity::Error);
+    ASSERT_FALSE(problem->fixes.empty());
+    EXPECT_EQ(problem->fixes[0].changes, std::vector<std::string>{"layout.dp=8"});
+    const Design few = design({"layout.dp=2", "batch.micro=1"}, "dgx-a100-80");
+    ASSERT_TRUE(problemAt(few.verdict, "layout.dp"));
+    EXPECT_EQ(problemAt(few.verdict, "layout.dp")->severity, Severity::Advice);
+}
+
+// What is offered where memory is short does fit when it is taken.
+TEST(Verdict, OfferedWaysOutFit)
+{
+    const Design d = design({"model.layers=8", "model.hidden=4096", "model.heads=32", "model.seq=1024",
+                             "layout.dp=4", "batch.global=32", "batch.micro=8", "precision.compute=\"bf16\""},
+                            "pcie-4090");
+    ASSERT_EQ(d.verdict.answer, Verdict::Answer::DoesNotFit);
+    const Problem *problem = problemAt(d.verdict, "layout");
+    ASSERT_TRUE(problem);
+    ASSERT_FALSE(problem->fixes.empty());
+    for (const Fix &fix : problem->fixes) {
+        const Json document = changed(d.document, fix.changes);
+        const auto job = readDesign(document);
+        ASSERT_TRUE(job);
+        EXPECT_EQ(judge(*job, d.cluster, document).answer, Verdict::Answer::Fits) << fix.words;
+    }
+}
+
+TEST(Verdict, APlanThatIsRefusedIsAProblemAtItsKey)
+{
+    const Design d = design({"layout.tp=4", "layout.dp=1"}, "dgx-a100-80"); // 6 heads
+    EXPECT_EQ(d.verdict.answer, Verdict::Answer::Illegal);
+    ASSERT_EQ(d.verdict.problems.size(), 1u);
+    EXPECT_EQ(d.verdict.problems[0].severity, Severity::Error);
+    EXPECT_FALSE(d.verdict.problems[0].path.empty());
+}
+
+TEST(Verdict, ProcessorsShareTheirNode)
+{
+    const Design d = design({"layout.dp=3", "batch.global=12"}, "cpu-host");
+    EXPECT_EQ(d.verdict.basis, Basis::Shares);
+    EXPECT_EQ(d.verdict.stepSeconds, 0);
+    ASSERT_EQ(d.verdict.stages.size(), 1u);
+    EXPECT_EQ(d.verdict.stages[0].capacity, (256LL << 30) / 3);
+    EXPECT_FALSE(d.verdict.figure("step"));
+}
+
+TEST(Verdict, StopsWhenItIsTold)
+{
+    spec::JobSpec job;
+    job.data.train = "corpus";
+    std::stop_source stop;
+    stop.request_stop();
+    Options options;
+    options.stop = stop.get_token();
+    EXPECT_TRUE(
+        judge(job, cluster::openCluster("dgx-a100-80").value(), Json(spec::writeJob(job)), options).stopped);
+}

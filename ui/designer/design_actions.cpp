@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "ui/common/actions.h"
+#include "ui/designer/design_document.h"
+#include "ui/designer/design_page.h"
+
+#include <QUndoStack>
+
+namespace rankyard::ui {
+
+void DesignPage::addActions()
+{
+    const QString page = QStringLiteral("design");
+    const QString category = tr("Design");
+    const auto add = [&](const char *id, const QString &text, const QString &tip, const char *iconName,
+                         const QKeySequence &key, auto run) {
+        m_context.registry->add(
+            {QLatin1String(id), text, tip, category, QLatin1String(iconName), key, Scope::Page, page}, run);
+    };
+    add("design.open", tr("Open"), tr("A job file, a model's config.json or a cluster file"), "folder",
+        QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_O), [this] { chooseFile(); });
+    add("design.new", tr("New design"), tr("Begins again with the smallest job"), "design", {},
+        [this] { begin(Json::object(), {}); });
+    add("design.save", tr("Save"), tr("Writes the job file"), "export", QKeySequence(QKeySequence::Save),
+        [this] { save(); });
+    add("design.saveas", tr("Save the design as"), tr("Writes the job to another file"), "export",
+        QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_S), [this] { saveAs(); });
+    add("design.launch", tr("Launch"), tr("Starts the design as a new run on this machine"), "play",
+        QKeySequence(Qt::CTRL | Qt::Key_Return), [this] { launch(); });
+    addEditActions();
+}
+
+void DesignPage::addEditActions()
+{
+    const QString page = QStringLiteral("design");
+    const QString category = tr("Design");
+    QUndoStack *stack = m_document->undoStack();
+    QAction *undo = m_context.registry->add(
+        {QStringLiteral("design.undo"), tr("Undo"), tr("Takes the last change back"), category,
+         QStringLiteral("back"), QKeySequence(QKeySequence::Undo), Scope::Page, page},
+        [stack] { stack->undo(); });
+    QAction *redo = m_context.registry->add(
+        {QStringLiteral("design.redo"), tr("Redo"), tr("Makes the change again"), category,
+         QStringLiteral("follow"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Z), Scope::Page, page},
+        [stack] { stack->redo(); });
+    undo->setEnabled(false);
+    redo->setEnabled(false);
+    connect(stack, &QUndoStack::canUndoChanged, undo, &QAction::setEnabled);
+    connect(stack, &QUndoStack::canRedoChanged, redo, &QAction::setEnabled);
+}
+
+} // namespace rankyard::ui

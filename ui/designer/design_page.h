@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "ui/data/run_actions.h"
+#include "ui/designer/verdict_runner.h"
+
+#include <QPointer>
+#include <QWidget>
+
+class QPushButton;
+class QSplitter;
+
+namespace rankyard::ui {
+
+class ActionRegistry;
+class DesignDocument;
+class DesignForm;
+class ElidedLabel;
+class NarrowRow;
+class Notices;
+class Settings;
+class VerdictPanel;
+
+/// A job under design: form, ranks on the cluster, predicted step, verdict. Owns the document; a change asks the runner for a new
+/// verdict, and what it brings goes to all views.
+class DesignPage : public QWidget
+{
+    Q_OBJECT
+public:
+    struct Context {
+        ActionRegistry *registry;
+        Settings *settings;
+        Notices *notices;
+        RunActions *actions;
+    };
+    explicit DesignPage(const Context &context, QWidget *parent = nullptr, VerdictRunner::Judge judge = {});
+    ~DesignPage() override;
+
+    /// A job file, a model's config.json, or a cluster file, told by its content.
+    Status open(const QString &file);
+    /// The file of last time, or the sample's model on this machine; only when nothing is open.
+    void openSomething();
+    bool save();
+    void saveAs();
+    void launch();
+
+    QWidget *headWidget() const;
+    DesignDocument *document() const { return m_document; }
+    DesignForm *form() const { return m_form; }
+    VerdictPanel *panel() const { return m_panel; }
+    const std::shared_ptr<const predict::Verdict> &verdict() const { return m_verdict; }
+    /// Everything that the document says has been judged and is drawn.
+    bool isReady() const;
+    QStringList recent() const;
+
+signals:
+    void ready();
+
+protected:
+    void keyPressEvent(QKeyEvent *event) override;
+    void showEvent(QShowEvent *event) override;
+    void dragEnterEvent(QDragEnterEvent *event) override;
+    void dropEvent(QDropEvent *event) override;
+
+private:
+    void addActions(); ///< design_actions.cpp
+    void addEditActions();
+    void buildHead();
+    void chooseFile();
+    void chooseConfig();
+    void begin(const Json &document, const QString &file);
+    void documentChanged();
+    void refreshHead();
+    void ask();
+    void take(const std::shared_ptr<const predict::Verdict> &verdict);
+    void remember(const QString &file);
+    void tell(const Error &error);
+
+    Context m_context;
+    QPointer<NarrowRow> m_head; ///< the window head owns it once it is in there
+    ElidedLabel *m_title = nullptr;
+    QPushButton *m_launch = nullptr;
+    DesignDocument *m_document;
+    VerdictRunner *m_runner;
+    QSplitter *m_across;
+    DesignForm *m_form;
+    VerdictPanel *m_panel;
+    std::shared_ptr<const predict::Verdict> m_verdict;
+    bool m_open = false;
+};
+
+} // namespace rankyard::ui

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/predict/verdict.h"
+
+#include <QScrollArea>
+
+#include <memory>
+
+class QGridLayout;
+class QLabel;
+class QVBoxLayout;
+
+namespace rankyard::ui {
+
+class MemoryBars;
+
+/// What a design costs: fits or not, headline numbers that open into their formulas, memory by stage, traffic, what is wrong and
+/// what would be better. While a newer answer is worked out, the old one stays, and that is said.
+class VerdictPanel : public QScrollArea
+{
+    Q_OBJECT
+public:
+    explicit VerdictPanel(QWidget *parent = nullptr);
+
+    /// Null: nothing is known. `device`: what a rank runs on, "GPU" or "rank".
+    void setVerdict(std::shared_ptr<const predict::Verdict> verdict, const QString &device);
+    /// A job that cannot be read.
+    void setProblem(const predict::Problem &problem);
+    void setBusy(bool busy);
+    MemoryBars *bars() const { return m_bars; }
+    QString headline() const;
+    /// Rows of the traffic table, cells joined by " | ".
+    QStringList trafficRows() const;
+
+signals:
+    void fixChosen(const rankyard::predict::Fix &fix);
+
+protected:
+    bool viewportEvent(QEvent *event) override;
+
+private:
+    void fillFigures();
+    void fillTraffic();
+    void fillProblems(const std::vector<predict::Problem> &problems);
+    void fillNotes();
+    QLabel *heading(const QString &text);
+
+    std::shared_ptr<const predict::Verdict> m_verdict;
+    QVBoxLayout *m_column;
+    QLabel *m_headline;
+    QLabel *m_aside;
+    QLabel *m_busy;
+    QVBoxLayout *m_figures;
+    QLabel *m_memoryTitle;
+    MemoryBars *m_bars;
+    QLabel *m_trafficTitle;
+    QWidget *m_trafficHolder;
+    QGridLayout *m_traffic;
+    QLabel *m_problemsTitle;
+    QVBoxLayout *m_problems;
+    QLabel *m_notesTitle;
+    QVBoxLayout *m_notes;
+};
+
+QString textOfFigure(const predict::Figure &figure); ///< "≥ 14.2 s"
+
+} // namespace rankyard::ui

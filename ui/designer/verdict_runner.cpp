@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "ui/designer/verdict_runner.h"
+
+namespace rankyard::ui {
+
+namespace {
+
+predict::Verdict judgeIt(const VerdictRunner::Request &request, std::stop_token stop)
+{
+    predict::Options options;
+    options.targetTokens = request.targetTokens;
+    options.stop = std::move(stop);
+    return predict::judge(request.job, *request.cluster, request.document, options);
+}
+
+} // namespace
+
+VerdictRunner::VerdictRunner(QObject *parent, Judge judge)
+    : QObject(parent),
+      m_judge(judge ? std::move(judge) : judgeIt),
+      m_thread([this](const std::stop_token &end) { work(end); })
+{}
+
+VerdictRunner::~VerdictRunner()
+{
+    {
+        const std::lock_guard lock(m_mutex);
+        m_next.reset();
+        m_running.request_stop();
+    }
+    m_thread.request_stop();
+    m_thread.join();
+}
+
+void VerdictRunner::request(Request request)
+{
+    const bool was = isBusy();
+    ++m_asked;
+    {
+        const std::lock_guard lock(m_mutex);
+        m_next.emplace(m_asked, std::move(request));
+        m_running.request_stop();
+    }
+    m_wake.notify_one();
+    if (!was)
+        emit busyChanged();
+}
+
+void VerdictRunner::cancel()
+{
+    {
+        const std::lock_guard lock(m_mutex);
+        m_next.reset();
+        m_running.request_stop();
+    }
+    if (!isBusy())
+        return;
+    m_answered = m_asked;
+    emit busyChanged();
+}
+
+void VerdictRunner::work(const std::stop_token &end)
+{
+    for (;;) {
+        std::optional<std::pair<std::uint64_t, Request>> next;
+        std::stop_token stop;
+        {
+            std::unique_lock lock(m_mutex);
+            if (!m_wake.wait(lock, end, [this] { return m_next.has_value(); }))
+                return;
+            next.swap(m_next);
+            m_running = std::stop_source();
+            stop = m_running.get_token();
+        }
+        auto verdict = std::make_shared<const predict::Verdict>(m_judge(next->second, stop));
+        // The runner outlives its thread, and a call that is still queued when it goes is dropped with it.
+        QMetaObject::invokeMethod(
+            this, [this, number = next->first, verdict] { answer(number, verdict); }, Qt::QueuedConnection);
+    }
+}
+
+void VerdictRunner::answer(std::uint64_t number, std::shared_ptr<const predict::Verdict> verdict)
+{
+    // Stale: somebody has asked again since, or has cancelled.
+    if (number != m_asked || m_answered == m_asked || verdict->stopped)
+        return;
+    m_answered = number;
+    emit judged(std::move(verdict));
+    emit busyChanged();
+}
+
+} // namespace rankyard::ui
