@@ -72,54 +72,66 @@ void addMemory(const Verdict &verdict, std::vector<Figure> &figures)
     figures.push_back(std::move(headroom));
 }
 
+void addTimes(const Ground &ground, Verdict &verdict)
+{
+    const spec::JobSpec &job = ground.job;
+    const StepTime &step = verdict.time->step;
+    const double tokens = static_cast<double>(job.batch.global * job.model.seq);
+    const std::string source = "Cost model, constants from " + ground.cost->constants().source;
+    std::vector<Figure> &figures = verdict.figures;
+    Figure time{"step", "Step time", Measure::Seconds, step.seconds};
+    time.spread = (step.high - step.low) / 2;
+    time.formula = "computation of the slowest stage + bubble + waits for transfers + optimizer + overhead";
+    const std::pair<const char *, double> parts[] = {
+        {"computation", step.compute}, {"bubble", step.bubble},   {"tensor group", step.tensor},
+        {"pipeline", step.pipeline},   {"data group", step.data}, {"optimizer", step.optimizer},
+        {"overhead", step.overhead}};
+    for (const auto &[name, seconds] : parts) {
+        if (seconds > 0)
+            time.inputs.emplace_back(name, formatDuration(seconds));
+    }
+    if (verdict.timeline)
+        time.inputs.emplace_back("the program's time line",
+                                 formatDuration(static_cast<double>(verdict.timeline->stepNs) / 1e9));
+    time.inputs.emplace_back("80 % interval", formatDuration(step.low) + " to " + formatDuration(step.high));
+    time.source = source;
+    figures.push_back(std::move(time));
+    const double peak = ground.cost->peak(precisionOf(job.precision.compute));
+    Figure rate{"rate", "Throughput of a rank", Measure::FlopRate, verdict.time->tflopsPerDevice * 1e12};
+    rate.formula = "FLOP of the model in a step / (step time · ranks)";
+    rate.inputs = {{"ranks", text(job.layout.world())}};
+    rate.source = "Forward and backward, attention whole, without recomputation: Korthikanti et al. 2022";
+    figures.push_back(std::move(rate));
+    Figure mfu{"mfu", "MFU", Measure::Share, verdict.time->mfu};
+    mfu.formula = "throughput / peak rate of the device";
+    mfu.inputs = {{"peak rate", count(peak) + "FLOP/s"}};
+    mfu.source = "Chowdhery et al. 2022, appendix B; the device's data sheet";
+    figures.push_back(std::move(mfu));
+    Figure day{"day", "Tokens a day", Measure::Count, tokens / step.seconds * 86400};
+    day.formula = "global batch · seq / step time · 86,400 s";
+    day.inputs = {{"global batch", text(job.batch.global)}, {"seq", text(job.model.seq)}};
+    day.source = source;
+    figures.push_back(std::move(day));
+    Figure target{"target", count(ground.options.targetTokens) + " tokens", Measure::Days,
+                  ground.options.targetTokens / tokens * step.seconds / 86400};
+    target.formula = "tokens / tokens a day";
+    target.inputs = {{"tokens", count(ground.options.targetTokens)}};
+    target.source = source;
+    figures.push_back(std::move(target));
+}
+
 } // namespace
 
 void addFigures(const Ground &ground, Verdict &verdict)
 {
     const spec::JobSpec &job = ground.job;
-    const Work work = workOf(verdict, job);
     const double tokens = static_cast<double>(job.batch.global * job.model.seq);
-    const auto world = static_cast<double>(job.layout.world());
     std::vector<Figure> &figures = verdict.figures;
-    const bool timed = verdict.basis == Basis::Peak && verdict.stepSeconds > 0;
-    if (timed) {
-        const double step = verdict.stepSeconds;
-        const double peak = peakRate(ground.cluster, job.precision.compute);
-        const char *sheet = "Data sheets of device and links; no measurement";
-        Figure time{"step", "Step time", Measure::Seconds, step};
-        time.atLeast = true;
-        time.formula = "the program's time line: FLOP / peak rate, bytes / link rate + latency";
-        time.inputs = {{"peak rate", count(peak) + "FLOP/s"},
-                       {"work of a step", count(work.hardware) + "FLOP"}};
-        time.source = sheet;
-        figures.push_back(std::move(time));
-        Figure rate{"rate", "Throughput of a GPU", Measure::FlopRate, work.model / step / world};
-        rate.atMost = true;
-        rate.formula = "model FLOP of a step / (step time · ranks)";
-        rate.inputs = {{"model FLOP", count(work.model)}, {"ranks", text(job.layout.world())}};
-        rate.source = sheet;
-        figures.push_back(std::move(rate));
-        Figure mfu{"mfu", "MFU", Measure::Share, peak > 0 ? work.model / step / world / peak : 0};
-        mfu.atMost = true;
-        mfu.formula = "throughput / peak rate; recomputed work does not count";
-        mfu.inputs = {{"peak rate", count(peak) + "FLOP/s"}};
-        mfu.source = "Chowdhery et al. 2022, appendix B";
-        figures.push_back(std::move(mfu));
-        Figure day{"day", "Tokens a day", Measure::Count, tokens / step * 86400};
-        day.atMost = true;
-        day.formula = "global batch · seq / step time · 86,400 s";
-        day.inputs = {{"global batch", text(job.batch.global)}, {"seq", text(job.model.seq)}};
-        day.source = sheet;
-        figures.push_back(std::move(day));
-        const double days = ground.options.targetTokens / tokens * step / 86400;
-        Figure target{"target", count(ground.options.targetTokens) + "tokens", Measure::Days, days};
-        target.name = count(ground.options.targetTokens) + " tokens take";
-        target.atLeast = true;
-        target.formula = "tokens / tokens a day";
-        target.inputs = {{"tokens", count(ground.options.targetTokens)}};
-        target.source = sheet;
-        figures.push_back(std::move(target));
-    }
+    if (verdict.time)
+        addTimes(ground, verdict);
+    if (!verdict.plan)
+        return;
+    const Work work = workOf(verdict, job);
     addMemory(verdict, figures);
     Figure bubble{"bubble", "Bubble", Measure::Share, verdict.bubble};
     bubble.formula = "time without work, mean over stages / step time";
@@ -131,8 +143,8 @@ void addFigures(const Ground &ground, Verdict &verdict)
                                                              + job.layout.pp - 1),
                                    3)
                           + " %"}};
-    bubble.source =
-        verdict.basis == Basis::Peak ? "The time line below" : "The time line below, with operations as time";
+    bubble.source = verdict.basis == Basis::Model ? "The time line below"
+                                                  : "The time line below, with operations as time";
     if (job.layout.pp > 1)
         figures.push_back(std::move(bubble));
     const double parameters = parametersOf(job);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/predict/verdict.h"
 
-#include "engine/cluster/catalogue.h"
+#include "engine/predict/durations.h"
 #include "engine/predict/verdict_parts.h"
 
 #include <algorithm>
@@ -126,26 +126,14 @@ void addFlows(const Ground &ground, const Plan &plan, Verdict &verdict)
     });
 }
 
-/// The step against the data sheets; where there are none, with operations as nanoseconds.
+/// The program's time line by the cost model; without one, with operations as nanoseconds.
 void addTimes(const Ground &ground, const Plan &plan, Verdict &verdict)
 {
-    const double rate = ground.placed() ? peakRate(ground.cluster, ground.job.precision.compute) : 0;
-    verdict.basis = rate > 0 ? Basis::Peak : Basis::Shares;
-    std::map<std::string, plan::Link> links;
-    for (const Flow &flow : verdict.flows) {
-        if (flow.placed)
-            links[flow.group] = {flow.worst.link.latency * 1e9, flow.worst.link.bandwidth / 1e9};
-    }
+    const plan::Duration modelled = ground.cost ? durationsOf(*ground.cost, ground.job) : plan::Duration();
     const auto duration = [&](const StepProgram &program, const plan::Op &op) -> std::int64_t {
         if (ground.stopped())
             return 0;
-        if (rate <= 0)
-            return op.flops;
-        if (!plan::isTransfer(op.kind))
-            return static_cast<std::int64_t>(static_cast<double>(op.flops) / rate * 1e9);
-        const auto link =
-            op.group == plan::none ? links.end() : links.find(program.groups[at(op.group)].name);
-        return link == links.end() ? 0 : plan::transferNs(program, op, link->second);
+        return modelled ? modelled(program, op) : op.flops;
     };
     auto timeline = plan::simulate(plan, plan::ProgramKind::Train, duration);
     if (!timeline) {
@@ -156,7 +144,6 @@ void addTimes(const Ground &ground, const Plan &plan, Verdict &verdict)
     verdict.bubble = verdict.timeline->bubble();
     if (verdict.basis == Basis::Shares)
         return;
-    verdict.stepSeconds = static_cast<double>(verdict.timeline->stepNs) / 1e9;
     for (Flow &flow : verdict.flows) {
         for (const StageMemory &stage : verdict.stages) {
             const StepProgram &program = plan.program(plan::ProgramKind::Train, stage.rank);
@@ -176,10 +163,10 @@ void addTimes(const Ground &ground, const Plan &plan, Verdict &verdict)
 
 void addNotes(const Ground &ground, Verdict &verdict)
 {
-    if (verdict.basis == Basis::Peak)
-        verdict.notes.push_back(
-            "Times are bounds from data sheets: every operation at the device's peak rate, every byte at the "
-            "link's. Real steps take longer; nothing here is measured yet.");
+    if (verdict.basis == Basis::Model)
+        verdict.notes.push_back("Times by the cost model with constants from "
+                                + ground.cost->constants().source + " on " + ground.cost->constants().family
+                                + "; 80 % of steps are expected within the interval.");
     else
         verdict.notes.push_back(
             "Times are shares: operations count as time, transfers and memory cost nothing. The cluster does "
@@ -201,17 +188,23 @@ const Figure *Verdict::figure(std::string_view key) const
     return found == figures.end() ? nullptr : &*found;
 }
 
-double peakRate(const cluster::Cluster &cluster, DType compute)
+namespace {
+
+/// None where the cluster does not say how fast its devices are, and for fp64, which nobody trains in.
+std::optional<CostModel> costOf(const spec::JobSpec &job, const cluster::Cluster &cluster)
 {
-    const cluster::Slots slots(cluster);
-    if (slots.count() == 0 || slots.kind() != cluster::DeviceKind::Gpu)
-        return 0;
-    const auto place = slots.place(0);
-    const auto *model = cluster::findGpu(cluster.types[at(place.type)].devices[at(place.device)].model);
-    if (!model || compute == DType::F64)
-        return 0;
-    return compute == DType::F32 ? model->fp32 : model->bf16;
+    if (job.precision.compute == DType::F64)
+        return std::nullopt;
+    auto machine = machineOf(cluster);
+    if (!machine || machine->peak[static_cast<std::size_t>(precisionOf(job.precision.compute))] <= 0)
+        return std::nullopt;
+    auto calibration = calibrationFor(machine->family);
+    if (!calibration)
+        return std::nullopt;
+    return CostModel(std::move(machine).value(), std::move(calibration).value());
 }
+
+} // namespace
 
 Room roomOf(const Ground &ground, int slot)
 {
@@ -234,7 +227,19 @@ Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const J
               const Options &options)
 {
     Verdict verdict;
-    const Ground ground{job, cluster, cluster::Slots(cluster), document, options};
+    Ground ground{job, cluster, cluster::Slots(cluster), document, options};
+    ground.cost = costOf(job, cluster);
+    if (ground.cost) {
+        verdict.basis = Basis::Model;
+        verdict.time = jobTime(*ground.cost, job);
+    }
+    if (options.early && verdict.time) {
+        Verdict early = verdict;
+        early.early = true;
+        early.answer = Verdict::Answer::NotKnown;
+        addFigures(ground, early);
+        options.early(std::move(early));
+    }
     auto made = plan::makePlan(job);
     if (ground.stopped()) {
         verdict.stopped = true;

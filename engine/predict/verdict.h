@@ -5,8 +5,10 @@
 #include "engine/plan/plan.h"
 #include "engine/plan/simulate.h"
 #include "engine/predict/fixes.h"
+#include "engine/predict/step_time.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -19,7 +21,7 @@ namespace rankyard::predict {
 /// What times stand on.
 enum class Basis {
     Shares, ///< operations as time: shares of a step, no seconds
-    Peak,   ///< the devices' and links' data sheets: no step is faster
+    Model,  ///< the cost model of the device's family (cost.h)
 };
 
 enum class Measure { Seconds, Bytes, Count, Share, FlopRate, Days };
@@ -30,9 +32,8 @@ struct Figure {
     std::string name; ///< "Step time"
     Measure measure = Measure::Count;
     double value = 0;
-    bool atLeast = false;                                      ///< a bound: the truth is not smaller
-    bool atMost = false;                                       ///< a bound: the truth is not larger
-    std::string formula{};                                     ///< "tokens / step time"
+    double spread = 0;     ///< half of the 80 % interval; 0: none is known
+    std::string formula{}; ///< "tokens / step time"
     std::vector<std::pair<std::string, std::string>> inputs{}; ///< name and value, for people
     std::string source{};                                      ///< whose formula or data
 };
@@ -57,7 +58,7 @@ struct Flow {
     bool placed = false;           ///< worst is known: the cluster has room for all ranks
     std::int64_t payload = 0;      ///< that one rank sends, most of all stages
     std::int64_t wire = 0;
-    double seconds = 0; ///< of its transfers, busiest stage; of Basis::Shares: 0
+    double seconds = 0; ///< of its transfers, busiest stage; with Basis::Shares 0
     double exposed = 0; ///< the part in which computation waits for them
 };
 
@@ -74,7 +75,8 @@ struct Verdict {
     std::vector<StageMemory> stages;
     std::vector<Flow> flows;
     double bubble = 0;           ///< share of the step, mean over stages
-    double stepSeconds = 0;      ///< 0 with Basis::Shares
+    std::optional<JobTime> time; ///< in closed form; none with Basis::Shares
+    bool early = false;          ///< closed forms alone: the program is still being planned
     std::vector<Figure> figures; ///< headline numbers in order
     std::vector<Problem> problems;
     std::vector<std::string> notes;
@@ -87,14 +89,13 @@ struct Verdict {
 struct Options {
     double targetTokens = 300e9; ///< that a training is to see, for its days
     std::stop_token stop{};      ///< looked at between the parts of the work
+    /// Called with what closed forms know, before the program is planned.
+    std::function<void(Verdict)> early{};
 };
 
 /// Plans the job, places its ranks on the cluster's slots in order, and adds up. `document` is the job as written, for fixes.
 /// Never throws; takes as long as makePlan and simulate do. Any thread.
 Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const Json &document,
               const Options &options = {});
-
-/// FLOP/s of the device that ranks run on, dense, in this type: data sheet (engine/cluster/catalogue). 0: not known.
-double peakRate(const cluster::Cluster &cluster, DType compute);
 
 } // namespace rankyard::predict

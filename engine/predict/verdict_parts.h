@@ -12,7 +12,8 @@ struct Ground {
     const cluster::Cluster &cluster;
     cluster::Slots slots;
     const Json &document;
-    Options options;
+    const Options &options;
+    std::optional<CostModel> cost{}; ///< of the cluster's devices
 
     bool placed() const { return job.layout.world() <= slots.count(); }
     bool stopped() const { return options.stop.stop_requested(); }

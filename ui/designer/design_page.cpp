@@ -14,6 +14,7 @@
 #include "ui/designer/design_form.h"
 #include "ui/designer/verdict_panel.h"
 
+#include <QComboBox>
 #include <QDragEnterEvent>
 #include <QFileDialog>
 #include <QFileInfo>
@@ -55,7 +56,7 @@ DesignPage::DesignPage(const Context &context, QWidget *parent, VerdictRunner::J
       m_panel(new VerdictPanel(this))
 {
     setAcceptDrops(true);
-    setFocusPolicy(Qt::StrongFocus);
+    setFocusProxy(m_form->presets());
     addActions();
     buildHead();
     m_across->setHandleWidth(1);
@@ -292,8 +293,12 @@ void DesignPage::ask()
 
 void DesignPage::take(const std::shared_ptr<const predict::Verdict> &verdict)
 {
-    m_verdict = verdict;
     const auto &cluster = m_form->cluster()->cluster();
+    if (verdict->early) {
+        m_panel->setEarly(*verdict);
+        return;
+    }
+    m_verdict = verdict;
     m_panel->setVerdict(verdict, cluster && cluster->gpus() > 0 ? tr("GPU") : tr("rank"));
     m_form->setProblems(verdict->problems);
     emit ready();

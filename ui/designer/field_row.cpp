@@ -72,8 +72,7 @@ void FieldRow::build(Editor editor, const QString &label)
     m_row->setSpacing(8);
     m_label = new QLabel(label, this);
     m_label->setProperty("tone", "muted");
-    m_label->setMinimumWidth(0);
-    m_label->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+    m_label->setWordWrap(true);
     m_row->addWidget(m_label, 1);
     QString tip = QString::fromStdString(m_path);
     if (schema.contains("description"))

@@ -88,7 +88,9 @@ QString textOfFigure(const predict::Figure &figure)
                                            : formatStep(std::llround(figure.value)));
         break;
     }
-    return (figure.atLeast ? QStringLiteral("≥ ") : figure.atMost ? QStringLiteral("≤ ") : QString()) + text;
+    if (figure.spread > 0 && figure.measure == Measure::Seconds)
+        text += QStringLiteral(" ± ") + formatSeconds(figure.spread);
+    return text;
 }
 
 VerdictPanel::VerdictPanel(QWidget *parent) : QScrollArea(parent)
@@ -151,6 +153,7 @@ QLabel *VerdictPanel::heading(const QString &text)
 {
     auto *label = new QLabel(text, widget());
     label->setContentsMargins(0, 8, 0, 0);
+    label->setWordWrap(true);
     setRole(label, FontRole::Strong);
     m_column->addWidget(label);
     return label;
@@ -164,6 +167,9 @@ void VerdictPanel::setVerdict(std::shared_ptr<const predict::Verdict> verdict, c
     if (!m_verdict) {
         m_headline->setText(tr("Nothing is designed yet"));
         setTone(m_headline, "");
+    } else if (m_verdict->early) {
+        m_headline->setText(tr("Planning"));
+        setTone(m_headline, "muted");
     } else if (m_verdict->answer == Answer::Fits) {
         m_headline->setText(tr("Fits"));
         setTone(m_headline, "good");
@@ -199,6 +205,28 @@ void VerdictPanel::setVerdict(std::shared_ptr<const predict::Verdict> verdict, c
     fillTraffic();
     fillProblems(m_verdict ? m_verdict->problems : std::vector<predict::Problem>());
     fillNotes();
+}
+
+void VerdictPanel::setEarly(const predict::Verdict &early)
+{
+    predict::Verdict merged = m_verdict ? *m_verdict : early;
+    if (m_verdict) {
+        std::vector<predict::Figure> figures = early.figures;
+        for (const predict::Figure &old : m_verdict->figures) {
+            if (!early.figure(old.key))
+                figures.push_back(old);
+        }
+        merged.figures = std::move(figures);
+        if (merged.answer == predict::Verdict::Answer::Illegal) {
+            merged.early = true;
+            merged.problems.clear();
+        }
+    }
+    m_verdict = std::make_shared<const predict::Verdict>(std::move(merged));
+    if (m_verdict->early)
+        setVerdict(m_verdict, tr("GPU"));
+    else
+        fillFigures();
 }
 
 void VerdictPanel::setProblem(const predict::Problem &problem)
@@ -237,7 +265,7 @@ void VerdictPanel::fillTraffic()
     empty(m_traffic);
     if (!m_verdict)
         return;
-    const bool timed = m_verdict->basis == predict::Basis::Peak;
+    const bool timed = m_verdict->basis == predict::Basis::Model;
     const auto put = [this](int row, int column, const QString &text, bool head) {
         auto *label = new QLabel(text, m_trafficHolder);
         setRole(label, head || column == 0 ? FontRole::Small : FontRole::MonoSmall);

@@ -25,6 +25,8 @@ public:
 
     /// Null: nothing is known. `device`: what a rank runs on, "GPU" or "rank".
     void setVerdict(std::shared_ptr<const predict::Verdict> verdict, const QString &device);
+    /// Figures that are known before the rest: the others stay as they were.
+    void setEarly(const predict::Verdict &early);
     /// A job that cannot be read.
     void setProblem(const predict::Problem &problem);
     void setBusy(bool busy);
@@ -63,6 +65,6 @@ private:
     QVBoxLayout *m_notes;
 };
 
-QString textOfFigure(const predict::Figure &figure); ///< "≥ 14.2 s"
+QString textOfFigure(const predict::Figure &figure); ///< "14.2 s ± 0.6 s"
 
 } // namespace rankyard::ui

@@ -5,11 +5,13 @@ namespace rankyard::ui {
 
 namespace {
 
-predict::Verdict judgeIt(const VerdictRunner::Request &request, std::stop_token stop)
+predict::Verdict judgeIt(const VerdictRunner::Request &request, std::stop_token stop,
+                         const VerdictRunner::Early &early)
 {
     predict::Options options;
     options.targetTokens = request.targetTokens;
     options.stop = std::move(stop);
+    options.early = early;
     return predict::judge(request.job, *request.cluster, request.document, options);
 }
 
@@ -72,11 +74,19 @@ void VerdictRunner::work(const std::stop_token &end)
             m_running = std::stop_source();
             stop = m_running.get_token();
         }
-        auto verdict = std::make_shared<const predict::Verdict>(m_judge(next->second, stop));
-        // The runner outlives its thread, and a call that is still queued when it goes is dropped with it.
-        QMetaObject::invokeMethod(
-            this, [this, number = next->first, verdict] { answer(number, verdict); }, Qt::QueuedConnection);
+        const std::uint64_t number = next->first;
+        post(number, m_judge(next->second, stop, [this, number](predict::Verdict early) {
+                 post(number, std::move(early));
+             }));
     }
+}
+
+void VerdictRunner::post(std::uint64_t number, predict::Verdict verdict)
+{
+    auto shared = std::make_shared<const predict::Verdict>(std::move(verdict));
+    // The runner outlives its thread, and a call that is still queued when it goes is dropped with it.
+    QMetaObject::invokeMethod(
+        this, [this, number, shared] { answer(number, shared); }, Qt::QueuedConnection);
 }
 
 void VerdictRunner::answer(std::uint64_t number, std::shared_ptr<const predict::Verdict> verdict)
@@ -84,9 +94,12 @@ void VerdictRunner::answer(std::uint64_t number, std::shared_ptr<const predict::
     // Stale: somebody has asked again since, or has cancelled.
     if (number != m_asked || m_answered == m_asked || verdict->stopped)
         return;
-    m_answered = number;
+    const bool whole = !verdict->early;
+    if (whole)
+        m_answered = number;
     emit judged(std::move(verdict));
-    emit busyChanged();
+    if (whole)
+        emit busyChanged();
 }
 
 } // namespace rankyard::ui

@@ -26,8 +26,9 @@ public:
         std::shared_ptr<const cluster::Cluster> cluster;
         double targetTokens = 300e9;
     };
-    /// Runs on the runner's thread; looks at `stop` where it can.
-    using Judge = std::function<predict::Verdict(const Request &, std::stop_token stop)>;
+    using Early = std::function<void(predict::Verdict)>;
+    /// Runs on the runner's thread; looks at `stop` where it can, and may say early what it knows already.
+    using Judge = std::function<predict::Verdict(const Request &, std::stop_token stop, const Early &early)>;
 
     explicit VerdictRunner(QObject *parent = nullptr, Judge judge = {});
     ~VerdictRunner() override;
@@ -37,11 +38,13 @@ public:
     bool isBusy() const { return m_asked != m_answered; }
 
 signals:
+    /// First perhaps an early one, while the runner is still busy.
     void judged(std::shared_ptr<const predict::Verdict> verdict);
     void busyChanged();
 
 private:
     void work(const std::stop_token &end);
+    void post(std::uint64_t number, predict::Verdict verdict);
     void answer(std::uint64_t number, std::shared_ptr<const predict::Verdict> verdict);
 
     Judge m_judge;

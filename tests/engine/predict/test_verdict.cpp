@@ -69,22 +69,49 @@ TEST(Verdict, MemoryIsTheProgramsAndTheDriversContext)
         static_cast<double>(80'000'000'000 - std::max(d.verdict.stages[0].used, d.verdict.stages[1].used)));
 }
 
-// Nothing is faster than the data sheet: 312 TFLOP/s of bf16, on every rank, without a gap.
-TEST(Verdict, TimesAreBounds)
+// Nothing is faster than the data sheet, 312 TFLOP/s of bf16, and what follows from the step time follows by arithmetic.
+TEST(Verdict, TimesOfTheCostModel)
 {
     const Design d = design({"layout.dp=2", "layout.pp=3", "batch.global=24", "precision.compute=\"bf16\""},
                             "dgx-a100-80");
-    ASSERT_EQ(d.verdict.basis, Basis::Peak);
+    ASSERT_EQ(d.verdict.basis, Basis::Model);
+    ASSERT_TRUE(d.verdict.time);
+    const StepTime &step = d.verdict.time->step;
     const double work = d.verdict.figure("work")->value;
-    EXPECT_GE(d.verdict.stepSeconds, work / (6 * 312e12));
-    EXPECT_LE(d.verdict.figure("mfu")->value, 1);
+    EXPECT_GE(step.seconds, work / (6 * 312e12));
+    EXPECT_LT(step.low, step.seconds);
+    EXPECT_GT(step.high, step.seconds);
+    EXPECT_EQ(d.verdict.figure("step")->value, step.seconds);
     EXPECT_GT(d.verdict.figure("mfu")->value, 0);
+    EXPECT_LE(d.verdict.figure("mfu")->value, 1);
     const double tokens = 24 * 256;
-    EXPECT_NEAR(d.verdict.figure("day")->value, tokens / d.verdict.stepSeconds * 86400, 1);
+    EXPECT_NEAR(d.verdict.figure("day")->value, tokens / step.seconds * 86400, 1);
     EXPECT_NEAR(d.verdict.figure("target")->value, 300e9 / d.verdict.figure("day")->value, 1e-6);
     // The dense part is 6 · parameters · tokens, attention comes on top; the embedding's lookup does not multiply.
     const double parameters = d.verdict.figure("parameters")->value;
     EXPECT_NEAR(work / (6 * parameters * tokens), 1, 0.15);
+    ASSERT_TRUE(d.verdict.timeline);
+    EXPECT_GT(d.verdict.timeline->stepNs, 0);
+}
+
+TEST(Verdict, ClosedFormsComeFirst)
+{
+    spec::JobSpec job;
+    job.data.train = "corpus";
+    int calls = 0;
+    Options options;
+    options.early = [&](const Verdict &early) {
+        ++calls;
+        EXPECT_TRUE(early.early);
+        EXPECT_FALSE(early.plan);
+        EXPECT_TRUE(early.figure("step"));
+        EXPECT_FALSE(early.figure("peak"));
+    };
+    const Verdict whole =
+        judge(job, cluster::openCluster("dgx-a100-80").value(), Json(spec::writeJob(job)), options);
+    EXPECT_EQ(calls, 1);
+    EXPECT_FALSE(whole.early);
+    EXPECT_TRUE(whole.figure("peak"));
 }
 
 TEST(Verdict, GroupsAndTheirWorstLinks)
@@ -152,7 +179,7 @@ TEST(Verdict, ProcessorsShareTheirNode)
 {
     const Design d = design({"layout.dp=3", "batch.global=12"}, "cpu-host");
     EXPECT_EQ(d.verdict.basis, Basis::Shares);
-    EXPECT_EQ(d.verdict.stepSeconds, 0);
+    EXPECT_FALSE(d.verdict.time);
     ASSERT_EQ(d.verdict.stages.size(), 1u);
     EXPECT_EQ(d.verdict.stages[0].capacity, (256LL << 30) / 3);
     EXPECT_FALSE(d.verdict.figure("step"));
