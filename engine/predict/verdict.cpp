@@ -198,7 +198,7 @@ std::optional<CostModel> costOf(const spec::JobSpec &job, const cluster::Cluster
     auto machine = machineOf(cluster);
     if (!machine || machine->peak[static_cast<std::size_t>(precisionOf(job.precision.compute))] <= 0)
         return std::nullopt;
-    auto calibration = calibrationFor(machine->family);
+    auto calibration = fittedCalibrations().of(machine->family);
     if (!calibration)
         return std::nullopt;
     return CostModel(std::move(machine).value(), std::move(calibration).value());
