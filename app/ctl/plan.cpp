@@ -2,6 +2,9 @@
 #include "engine/plan/plan.h"
 #include "app/ctl/command.h"
 #include "engine/base/units.h"
+#include "engine/cluster/sources.h"
+#include "engine/predict/durations.h"
+#include "engine/predict/step_time.h"
 
 namespace rankyard::ctl {
 
@@ -13,6 +16,7 @@ struct PlanOptions {
     std::optional<int> program;
     std::string kind = "train";
     bool tensors = false;
+    std::string cluster;
 };
 
 std::string memoryTable(const plan::Plan &plan)
@@ -34,11 +38,45 @@ std::string memoryTable(const plan::Plan &plan)
 std::string trafficTable(const plan::Plan &plan)
 {
     std::vector<std::vector<std::string>> rows = {{"group", "payload a step", "wire a step"}};
-    for (const auto &[group, traffic] : plan::trafficOf(plan, 0)) {
-        rows.push_back({group, formatBytes(static_cast<double>(traffic.payload)),
-                        formatBytes(static_cast<double>(traffic.wire))});
+    const OrderedJson report = plan::planReport(plan);
+    for (const auto &[group, payload] : report["payload"].items()) {
+        rows.push_back(
+            {group, formatBytes(payload.get<double>()), formatBytes(report["comm"][group].get<double>())});
     }
     return rows.size() > 1 ? table(rows) : "no communication: one rank";
+}
+
+/// What the step takes on `cluster`: the closed form with its interval, and the program's own time line.
+Status addTimes(const plan::Plan &plan, const std::string &name, OrderedJson &report)
+{
+    RY_ASSIGN(const cluster::Cluster cluster, cluster::openCluster(name));
+    RY_ASSIGN(const predict::Machine machine, predict::machineOf(cluster));
+    if (plan.grid.world() > cluster.gpus()) {
+        return Error::make(Code::DoesNotFit, "the cluster has fewer devices than the layout has ranks", name)
+            .withFound(std::to_string(cluster.gpus()))
+            .withExpected(std::to_string(plan.grid.world()));
+    }
+    RY_ASSIGN(const predict::Calibration constants, predict::fittedCalibrations().of(machine.family));
+    const predict::CostModel cost(machine, constants);
+    const predict::JobTime time = predict::jobTime(cost, plan.job);
+    RY_ASSIGN(const plan::Timeline line,
+              plan::simulate(plan, plan::ProgramKind::Train, predict::durationsOf(cost, plan.job)));
+    report["step_ms"] = 1e3 * time.step.seconds;
+    report["bubble"] = time.step.bubbleShare();
+    report["tflops_per_device"] = time.tflopsPerDevice;
+    report["mfu"] = time.mfu;
+    report["interval_ms"] = {1e3 * time.step.low, 1e3 * time.step.high};
+    report["timeline"] = {{"step_ms", static_cast<double>(line.stepNs) / 1e6}, {"bubble", line.bubble()}};
+    const predict::StepTime &s = time.step;
+    report["parts_ms"] = {{"compute", 1e3 * s.compute},  {"bubble", 1e3 * s.bubble},
+                          {"tensor", 1e3 * s.tensor},    {"pipeline", 1e3 * s.pipeline},
+                          {"data", 1e3 * s.data},        {"optimizer", 1e3 * s.optimizer},
+                          {"overhead", 1e3 * s.overhead}};
+    report["notes"][0] =
+        "step_ms, its 80 % interval, tflops_per_device (model FLOPs, attention whole) and mfu: closed form on "
+        + machine.device + ", constants " + constants.source + ", " + constants.date
+        + "; timeline: the program's ops by the same cost model, without the software's overheads";
+    return {};
 }
 
 Result<Exit> showPlan(const PlanOptions &options, Output &output)
@@ -62,15 +100,18 @@ Result<Exit> showPlan(const PlanOptions &options, Output &output)
             output.line(plan::describe(program));
         return Exit::Done;
     }
+    OrderedJson times = plan::planReport(plan);
+    if (!options.cluster.empty())
+        RY_TRY(addTimes(plan, options.cluster, times));
     if (output.json || options.tensors) {
-        const OrderedJson report = options.tensors ? plan::tensorReport(plan) : plan::planReport(plan);
+        const OrderedJson report = options.tensors ? plan::tensorReport(plan) : times;
         if (output.json)
             output.document(report);
         else
             output.line(dumpJson(report, 1));
         return Exit::Done;
     }
-    const OrderedJson report = plan::planReport(plan);
+    const OrderedJson &report = times;
     output.line(job.name + ": " + std::to_string(plan.grid.world()) + " ranks, "
                 + std::to_string(job.microBatches()) + " micro-batches of " + std::to_string(job.batch.micro)
                 + " a replica\n");
@@ -79,6 +120,14 @@ Result<Exit> showPlan(const PlanOptions &options, Output &output)
     output.line("program " + plan.digest().substr(0, 12) + ": "
                 + report["program"].value("ops", Json(0)).dump() + " ops, "
                 + report["program"].value("collectives", Json(0)).dump() + " collectives");
+    if (!report["step_ms"].is_null()) {
+        output.line("step " + formatDuration(report["step_ms"].get<double>() / 1e3)
+                    + " (80 %: " + formatDuration(report["interval_ms"][0].get<double>() / 1e3) + " to "
+                    + formatDuration(report["interval_ms"][1].get<double>() / 1e3) + "), "
+                    + formatNumber(report["tflops_per_device"].get<double>(), 3) + " TFLOP/s a device, MFU "
+                    + formatNumber(100 * report["mfu"].get<double>(), 3) + " %, bubble "
+                    + formatNumber(100 * report["bubble"].get<double>(), 2) + " %");
+    }
     for (const auto &note : report.value("notes", OrderedJson::array()))
         output.line("note: " + (note.is_string() ? note.get<std::string>() : dumpJson(note)));
     return Exit::Done;
@@ -94,6 +143,8 @@ void addPlan(Commands &commands)
                      [options](Output &output) { return showPlan(*options, output); });
     app->add_option("job", options->job, "The job file")->required();
     app->add_option("--set", options->set, "Override a key of the job: path=value");
+    app->add_option("--cluster", options->cluster,
+                    "Predict times on this cluster: a preset with nodes (dgx-a100-80x4) or a cluster file");
     app->add_option("--program", options->program, "Print the step program of this rank");
     app->add_option("--kind", options->kind, "Which program: train or eval")
         ->check(CLI::IsMember({"train", "eval"}));

@@ -86,9 +86,10 @@ Status verifyTogether(const Plan &plan, ProgramKind kind);
 /// Groups and progress with every rank's own program, by rank.
 Status verifyTogether(std::span<const StepProgram *const> programs, const RankGrid &grid);
 
-/// `rankyardctl plan --json` (DESIGN 3.2), without times where no calibration is known.
+/// `rankyardctl plan --json` (DESIGN 3.2), without times: who has a cost model of the cluster adds them. Traffic and programs of each
+/// stage in `stages`, the most of any stage above.
 OrderedJson planReport(const Plan &plan);
-/// `plan --tensors`: name, shape, bucket and the flat ranges of every rank.
+/// `plan --tensors`: of every stage's tensors name, shape on a rank and of the model, bucket, and the flat ranges of every rank.
 OrderedJson tensorReport(const Plan &plan);
 
 } // namespace rankyard::plan

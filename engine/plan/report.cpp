@@ -122,81 +122,138 @@ double bubbleOf(const Plan &plan)
 
 } // namespace
 
+namespace {
+
+struct RoleReport {
+    OrderedJson comm = OrderedJson::object();
+    OrderedJson payload = OrderedJson::object();
+    std::int64_t flops = 0;
+    std::int64_t collectives = 0;
+    const StepProgram *program = nullptr;
+};
+
+/// Of the ranks of one role, which are alike.
+RoleReport roleReport(const Plan &plan, int rank)
+{
+    RoleReport report;
+    report.program = &plan.program(ProgramKind::Train, rank);
+    for (const auto &[group, sum] : trafficOf(plan, rank)) {
+        report.comm[group] = sum.wire;
+        report.payload[group] = sum.payload;
+    }
+    for (const Op &op : report.program->ops) {
+        report.flops += op.flops;
+        report.collectives += isCollective(op.kind) ? 1 : 0;
+    }
+    return report;
+}
+
+OrderedJson countsJson(const RoleReport &role)
+{
+    return {{"ops", role.program->ops.size()},
+            {"collectives", role.collectives},
+            {"buffers", role.program->buffers.size()},
+            {"buckets", role.program->buckets.size()}};
+}
+
+/// The larger of both, key by key.
+void raise(OrderedJson &most, const OrderedJson &other)
+{
+    for (const auto &[key, value] : other.items()) {
+        if (!most.contains(key) || most[key].get<std::int64_t>() < value.get<std::int64_t>())
+            most[key] = value;
+    }
+}
+
+} // namespace
+
 OrderedJson planReport(const Plan &plan)
 {
     OrderedJson ranks = OrderedJson::array();
     std::map<std::int32_t, OrderedJson> memoryOfStage; // ranks of a role are alike
-    for (int rank = 0; rank < plan.grid.world(); ++rank) {
-        const std::int32_t stage = plan.grid.role(rank).stage;
-        if (!memoryOfStage.contains(stage))
-            memoryOfStage[stage] = memoryJson(memoryOf(plan, rank));
-        ranks.push_back({{"rank", rank}, {"stage", stage}, {"memory", memoryOfStage[stage]}});
-    }
-    const StepProgram &train = plan.program(ProgramKind::Train, 0);
+    OrderedJson stages = OrderedJson::array();
     OrderedJson comm = OrderedJson::object();
     OrderedJson payload = OrderedJson::object();
-    for (const auto &[group, sum] : trafficOf(plan, 0)) {
-        comm[group] = sum.wire;
-        payload[group] = sum.payload;
-    }
+    OrderedJson counts = OrderedJson::object();
     std::int64_t flops = 0;
-    std::int64_t collectives = 0;
-    for (const Op &op : train.ops) {
-        flops += op.flops;
-        collectives += isCollective(op.kind) ? 1 : 0;
+    for (int rank = 0; rank < plan.grid.world(); ++rank) {
+        const std::int32_t stage = plan.grid.role(rank).stage;
+        if (!memoryOfStage.contains(stage)) {
+            memoryOfStage[stage] = memoryJson(memoryOf(plan, rank));
+            const RoleReport role = roleReport(plan, rank);
+            raise(comm, role.comm);
+            raise(payload, role.payload);
+            raise(counts, countsJson(role));
+            flops = std::max(flops, role.flops);
+            stages.push_back({{"stage", stage},
+                              {"comm", role.comm},
+                              {"payload", role.payload},
+                              {"flops", role.flops},
+                              {"program", countsJson(role)}});
+        }
+        ranks.push_back({{"rank", rank}, {"stage", stage}, {"memory", memoryOfStage[stage]}});
     }
+    counts["digest"] = plan.digest();
     const OrderedJson notes = {
         "no calibration of this device: step_ms, tflops_per_device and mfu are not predicted",
-        "comm: wire bytes that one rank sends per step by the ring formula; payload: logical bytes. Over shared memory less moves",
+        "comm: wire bytes that a rank sends per step by the ring formula; payload: logical bytes. Over shared memory less moves",
+        "comm, payload, flops, program: the most that any stage has; each stage's own are in stages",
         "bubble: with operations as time, transfers and memory for nothing",
         "memory: arenas as allocated; the libraries' own workspace comes on top",
     };
-    return {{"ranks", std::move(ranks)},
-            {"step_ms", nullptr},
-            {"bubble", bubbleOf(plan)},
-            {"tflops_per_device", nullptr},
-            {"mfu", nullptr},
-            {"comm", std::move(comm)},
-            {"payload", std::move(payload)},
-            {"flops", flops},
-            {"program",
-             {{"ops", train.ops.size()},
-              {"collectives", collectives},
-              {"buffers", train.buffers.size()},
-              {"buckets", train.buckets.size()},
-              {"digest", plan.digest()}}},
-            {"notes", notes}};
+    return {{"ranks", std::move(ranks)},     {"step_ms", nullptr}, {"bubble", bubbleOf(plan)},
+            {"tflops_per_device", nullptr},  {"mfu", nullptr},     {"comm", std::move(comm)},
+            {"payload", std::move(payload)}, {"flops", flops},     {"program", std::move(counts)},
+            {"stages", std::move(stages)},   {"notes", notes}};
 }
+
+namespace {
+
+/// What of the tensor each rank's slice of its bucket has, in elements of the flat tensor on that rank; [0, 0] on other stages.
+OrderedJson rangesOf(const Plan &plan, const StepProgram &program, const Tensor &tensor)
+{
+    const Bucket &bucket = program.buckets[at(tensor.bucket)];
+    const std::int64_t slice = bucket.padded / bucket.slices;
+    OrderedJson ranges = OrderedJson::array();
+    for (int rank = 0; rank < plan.grid.world(); ++rank) {
+        if (!(plan.grid.role(rank) == program.role)) {
+            ranges.push_back({0, 0});
+            continue;
+        }
+        const std::int64_t index =
+            bucket.slices > 1 ? plan.grid.indexIn(rank, program.groups[at(bucket.group)]) : 0;
+        const std::int64_t begin = std::clamp<std::int64_t>(index * slice - tensor.offset, 0, tensor.numel);
+        const std::int64_t end =
+            std::clamp<std::int64_t>((index + 1) * slice - tensor.offset, 0, tensor.numel);
+        ranges.push_back({begin, end});
+    }
+    return ranges;
+}
+
+} // namespace
 
 OrderedJson tensorReport(const Plan &plan)
 {
-    const StepProgram &program = plan.program(ProgramKind::Train, 0);
-    std::vector<int> dpRanks;
-    const std::vector<TensorSpec> specs = modelTensors(plan.job);
     OrderedJson tensors = OrderedJson::array();
-    for (const Tensor &tensor : program.tensors) {
-        const Bucket &bucket = program.buckets[at(tensor.bucket)];
-        const std::int64_t slice = bucket.padded / bucket.slices;
-        OrderedJson ranges = OrderedJson::array();
-        for (int rank = 0; rank < plan.grid.world(); ++rank) {
-            const std::int64_t index = bucket.slices > 1 ? plan.grid.coordinate(rank, "dp") : 0;
-            // What of the tensor lies in the rank's slice, in elements of the flat tensor.
-            const std::int64_t begin =
-                std::clamp<std::int64_t>(index * slice - tensor.offset, 0, tensor.numel);
-            const std::int64_t end =
-                std::clamp<std::int64_t>((index + 1) * slice - tensor.offset, 0, tensor.numel);
-            ranges.push_back({begin, end});
+    std::int32_t slices = 1;
+    for (const StepProgram &program : plan.programs) {
+        if (program.kind != ProgramKind::Train)
+            continue;
+        for (const Bucket &bucket : program.buckets)
+            slices = std::max(slices, bucket.slices);
+        for (const Tensor &tensor : program.tensors) {
+            tensors.push_back({{"name", tensor.name},
+                               {"stage", program.role.stage},
+                               {"shape", tensor.shape},
+                               {"global", tensor.global},
+                               {"numel", tensor.numel},
+                               {"bucket", tensor.bucket},
+                               {"offset", tensor.offset},
+                               {"decay", tensor.decay},
+                               {"ranges", rangesOf(plan, program, tensor)}});
         }
-        tensors.push_back({{"name", tensor.name},
-                           {"shape", tensor.shape},
-                           {"numel", tensor.numel},
-                           {"bucket", tensor.bucket},
-                           {"offset", tensor.offset},
-                           {"decay", tensor.decay},
-                           {"ranges", std::move(ranges)}});
     }
-    return {{"tensors", std::move(tensors)},
-            {"slices", program.buckets.empty() ? 1 : program.buckets.front().slices}};
+    return {{"tensors", std::move(tensors)}, {"slices", slices}};
 }
 
 } // namespace rankyard::plan

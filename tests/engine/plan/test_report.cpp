@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <set>
 
 namespace rankyard::plan {
 
@@ -31,6 +32,48 @@ TEST(Report, PlanKeys)
     EXPECT_TRUE(report["tflops_per_device"].is_null());
     EXPECT_EQ(report["bubble"], 0.0) << "one stage has none";
     EXPECT_GT(report["notes"].size(), 0U);
+}
+
+TEST(Report, EveryStageHasItsOwn)
+{
+    spec::JobSpec job = smallJob(2);
+    job.model.layers = 3;
+    job.layout.pp = 3;
+    job.layout.tp = 1;
+    const auto plan = makePlan(job);
+    ASSERT_TRUE(plan) << plan.error().text();
+    const OrderedJson report = planReport(*plan);
+    ASSERT_EQ(report["stages"].size(), 3U);
+    std::int64_t most = 0;
+    for (const auto &stage : report["stages"]) {
+        const int rank = [&] {
+            int found = 0;
+            while (plan->grid.role(found).stage != stage["stage"].get<int>())
+                ++found;
+            return found;
+        }();
+        const StepProgram &program = plan->program(ProgramKind::Train, rank);
+        EXPECT_EQ(stage["program"]["ops"], program.ops.size());
+        EXPECT_EQ(stage["comm"]["dp"], trafficOf(*plan, rank)["dp"].wire);
+        EXPECT_EQ(stage["comm"]["pp"], trafficOf(*plan, rank)["pp"].wire);
+        most = std::max(most, stage["comm"]["pp"].get<std::int64_t>());
+    }
+    // The stage in the middle sends both ways.
+    EXPECT_EQ(report["stages"][1]["comm"]["pp"],
+              report["stages"][0]["comm"]["pp"].get<std::int64_t>()
+                  + report["stages"][2]["comm"]["pp"].get<std::int64_t>());
+    EXPECT_EQ(report["comm"]["pp"], most);
+    // Tensors of all stages; a layer's are on one stage, whose ranks tile them.
+    const OrderedJson tensors = tensorReport(*plan);
+    std::set<std::string> layers;
+    for (const auto &tensor : tensors["tensors"]) {
+        layers.insert(tensor["name"].get<std::string>().substr(0, 8));
+        std::int64_t covered = 0;
+        for (const auto &range : tensor["ranges"])
+            covered += range[1].get<std::int64_t>() - range[0].get<std::int64_t>();
+        EXPECT_GE(covered, tensor["numel"].get<std::int64_t>()) << tensor["name"];
+    }
+    EXPECT_TRUE(layers.contains("layers.0") && layers.contains("layers.1") && layers.contains("layers.2"));
 }
 
 TEST(Report, OneRank)
