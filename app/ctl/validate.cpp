@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/predict/validate.h"
+#include "engine/predict/conventions.h"
 
 #include "app/ctl/command.h"
 #include "engine/base/file.h"
@@ -68,9 +69,56 @@ Result<Exit> serve(const std::vector<predict::Row> &rows)
     return Exit::Done;
 }
 
+/// A table of memory values against the formulas that it names.
+Result<Exit> validateMemory(const predict::Csv &csv, const ValidateOptions &options, Output &output)
+{
+    RY_ASSIGN(const auto found, predict::readMemoryTable(csv, options.file));
+    std::vector<double> errors;
+    std::map<std::string, int> skipped;
+    OrderedJson rows = OrderedJson::array();
+    std::vector<std::vector<std::string>> lines = {{"value", "unit", "formula", "published", "error"}};
+    for (const predict::MemoryRow &row : found) {
+        if (!row.predicted) {
+            ++skipped[row.skipped];
+            continue;
+        }
+        const double error = row.value != 0 ? *row.predicted / row.value - 1 : *row.predicted;
+        errors.push_back(std::abs(error));
+        rows.push_back({{"id", row.id},
+                        {"source", row.source},
+                        {"quantity", row.quantity},
+                        {"unit", row.unit},
+                        {"predicted", *row.predicted},
+                        {"published", row.value},
+                        {"error", error}});
+        lines.push_back(
+            {row.id, row.unit, formatNumber(*row.predicted, 6), formatNumber(row.value, 6), percent(error)});
+    }
+    const OrderedJson summary = {{"median", predict::quantile(errors, 0.5)},
+                                 {"p90", predict::quantile(errors, 0.9)},
+                                 {"worst", predict::quantile(errors, 1)},
+                                 {"n", errors.size()},
+                                 {"skipped", skipped}};
+    if (output.json) {
+        output.document({{"rows", std::move(rows)}, {"summary", summary}});
+        return Exit::Done;
+    }
+    if (options.rows)
+        output.line(table(lines, 2) + "\n");
+    output.line(std::to_string(errors.size()) + " values: median " + percent(predict::quantile(errors, 0.5))
+                + ", p90 " + percent(predict::quantile(errors, 0.9)) + ", worst "
+                + percent(predict::quantile(errors, 1)));
+    for (const auto &[reason, count] : skipped)
+        output.line("not predicted: " + std::to_string(count) + " × " + reason);
+    return Exit::Done;
+}
+
 Result<Exit> runValidate(const ValidateOptions &options, Output &output)
 {
     RY_ASSIGN(const std::string text, readFile(options.file));
+    RY_ASSIGN(const predict::Csv csv, predict::Csv::read(text, options.file));
+    if (csv.has("quantity") && csv.has("inputs"))
+        return validateMemory(csv, options, output);
     RY_ASSIGN(auto rows, predict::readRuns(text, options.file));
     if (options.serve)
         return serve(rows);
@@ -95,7 +143,7 @@ void addValidate(Commands &commands)
     auto options = std::make_shared<ValidateOptions>();
     CLI::App *app = commands.add(commands.root(), "validate", "Predicted against published step times",
                                  [options](Output &output) { return runValidate(*options, output); });
-    app->add_option("file", options->file, "A table with the columns of published runs")->required();
+    app->add_option("file", options->file, "A table of published runs, or of memory values")->required();
     app->add_option("--constants", options->constants,
                     "Other constants (rankyard/calibration/1) than those built in");
     app->add_flag("--rows", options->rows, "Every row, not the summary alone");

@@ -6,9 +6,6 @@
 
 namespace rankyard::predict {
 
-namespace {
-
-/// Linear between neighbours; 0 for none.
 double quantile(std::vector<double> values, double share)
 {
     if (values.empty())
@@ -19,6 +16,8 @@ double quantile(std::vector<double> values, double share)
     const std::size_t high = std::min(low + 1, values.size() - 1);
     return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
 }
+
+namespace {
 
 ErrorSummary summaryOf(const std::vector<const Validated *> &rows)
 {

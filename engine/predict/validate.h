@@ -7,6 +7,9 @@
 
 namespace rankyard::predict {
 
+/// Linear between neighbours of the sorted values; 0 for none.
+double quantile(std::vector<double> values, double share);
+
 /// |predicted ÷ measured − 1| over rows.
 struct ErrorSummary {
     int n = 0;
