@@ -39,6 +39,8 @@ private:
     bool step(Runner &runner, int lane);
     bool transfer(Runner &runner, const Op &op);
     Runner *peerOf(const Runner &runner, const Op &op);
+    static void blame(const Runner &runner, StageTimes &stage, const Op &op, std::int64_t begin,
+                      std::int64_t end);
     StageTimes account(const Runner &runner, std::int64_t stepNs) const;
 
     const Plan &m_plan;
@@ -150,6 +152,38 @@ bool Simulation::step(Runner &runner, int lane)
     return true;
 }
 
+/// Why `op` could not run from `begin` to `end`: a transfer, for as long as that ran; before that, what the transfer waited for. Where
+/// nobody here is late, another stage is, whose message or norm is missing.
+void Simulation::blame(const Runner &runner, StageTimes &stage, const Op &op, std::int64_t begin,
+                       std::int64_t end)
+{
+    const auto charge = [&](const Op &guilty, std::int64_t from) {
+        from = std::clamp(from, begin, end);
+        if (from == end)
+            return;
+        if (guilty.stream == Stream::Pipeline || guilty.group == none)
+            stage.bubbleNs += end - from;
+        else if (acrossStages(runner.program->groups[at(guilty.group)]))
+            stage.barrierNs += end - from;
+        else
+            stage.exposedNs[runner.program->groups[at(guilty.group)].name] += end - from;
+        end = from;
+    };
+    const Op *waiting = &op;
+    while (end > begin) {
+        const Op *cause = nullptr;
+        for (const OpId wait : waiting->waits) {
+            if (!cause || runner.times[at(wait)].end > runner.times[at(cause->id)].end)
+                cause = &runner.program->op(wait);
+        }
+        charge(*waiting, cause ? runner.times[at(cause->id)].end : begin);
+        if (!cause)
+            return;
+        charge(*cause, runner.times[at(cause->id)].begin);
+        waiting = cause;
+    }
+}
+
 /// Each gap before an op of the compute stream belongs to what that op waited for last.
 StageTimes Simulation::account(const Runner &runner, std::int64_t stepNs) const
 {
@@ -162,20 +196,8 @@ StageTimes Simulation::account(const Runner &runner, std::int64_t stepNs) const
         const std::int64_t gap = time.begin - free;
         free = time.end;
         stage.computeNs += time.end - time.begin;
-        OpId last = none;
-        for (const OpId wait : op.waits) {
-            if (last == none || runner.times[at(wait)].end > runner.times[at(last)].end)
-                last = wait;
-        }
-        if (gap == 0 || last == none)
-            continue;
-        const Op &cause = runner.program->op(last);
-        if (cause.stream == Stream::Pipeline || cause.group == none)
-            stage.bubbleNs += gap;
-        else if (acrossStages(runner.program->groups[at(cause.group)]))
-            stage.barrierNs += gap;
-        else
-            stage.exposedNs[runner.program->groups[at(cause.group)].name] += gap;
+        if (gap > 0)
+            blame(runner, stage, op, time.begin - gap, time.begin);
     }
     stage.bubbleNs += stepNs - free;
     return stage;

@@ -205,7 +205,7 @@ void addBetter(const Ground &ground, Verdict &verdict)
     if (job.cluster != "local" && nodes > 0)
         verdict.problems.push_back({Severity::Note,
                                     "cluster",
-                                    "for planning: this version starts runs on this machine only",
+                                    "planned only: this version starts runs on this machine",
                                     {{{"cluster=\"local\""}, "this machine"}}});
 }
 

@@ -12,6 +12,17 @@ namespace {
 std::string count(double value) { return formatCount(value); }
 std::string text(std::int64_t value) { return std::to_string(value); }
 
+/// Tokens and parameters are counted in thousands, millions, billions: "300 B".
+std::string inWords(double value)
+{
+    std::string words = formatCount(value);
+    for (const auto &[si, letter] : {std::pair{'k', 'K'}, {'G', 'B'}}) {
+        if (words.back() == si)
+            words.back() = letter;
+    }
+    return words;
+}
+
 double parametersOf(const spec::JobSpec &job)
 {
     double sum = 0;
@@ -112,10 +123,10 @@ void addTimes(const Ground &ground, Verdict &verdict)
     day.inputs = {{"global batch", text(job.batch.global)}, {"seq", text(job.model.seq)}};
     day.source = source;
     figures.push_back(std::move(day));
-    Figure target{"target", count(ground.options.targetTokens) + " tokens", Measure::Days,
+    Figure target{"target", "Time for " + inWords(ground.options.targetTokens) + " tokens", Measure::Days,
                   ground.options.targetTokens / tokens * step.seconds / 86400};
     target.formula = "tokens / tokens a day";
-    target.inputs = {{"tokens", count(ground.options.targetTokens)}};
+    target.inputs = {{"tokens", inWords(ground.options.targetTokens)}};
     target.source = source;
     figures.push_back(std::move(target));
 }
@@ -155,8 +166,7 @@ void addFigures(const Ground &ground, Verdict &verdict)
                    {"vocabulary", text(job.model.vocab)}};
     size.source = "The plan's table of tensors";
     figures.push_back(std::move(size));
-    Figure flop{"work", "Work of a step", Measure::Count, work.hardware};
-    flop.name = "FLOP of a step";
+    Figure flop{"work", "Work of a step", Measure::Flop, work.hardware};
     flop.formula = "sum over the operations of all ranks; multiply and add count two";
     flop.inputs = {{"model", count(work.model)},
                    {"recomputed", count(work.hardware - work.model)},

@@ -24,7 +24,7 @@ enum class Basis {
     Model,  ///< the cost model of the device's family (cost.h)
 };
 
-enum class Measure { Seconds, Bytes, Count, Share, FlopRate, Days };
+enum class Measure { Seconds, Bytes, Count, Flop, Share, FlopRate, Days };
 
 /// A number that opens into its formula.
 struct Figure {

@@ -10,10 +10,13 @@
 #include "ui/designer/design_form.h"
 #include "ui/designer/design_page.h"
 #include "ui/designer/memory_bars.h"
+#include "ui/designer/rank_panel.h"
+#include "ui/designer/step_timeline.h"
 #include "ui/designer/verdict_panel.h"
 
 #include <QComboBox>
 #include <QFile>
+#include <QImage>
 #include <QLineEdit>
 #include <QPushButton>
 #include <QSignalSpy>
@@ -305,6 +308,81 @@ private slots:
         QTest::keyClick(bars, Qt::Key_Down);
         QCOMPARE(bars->current(), 1);
         QVERIFY(bars->partsOf(1).contains(QStringLiteral("optimizer")));
+    }
+
+    // Ranks on their places: tensor groups fastest, then replicas, then stages.
+    void ranksLightTheirGroups()
+    {
+        Fixture f;
+        f.document().apply({"cluster=dgx-a100-80 x 3", "model.heads=8", "model.hidden=512", "layout.tp=4",
+                            "layout.dp=2", "layout.pp=3", "batch.global=24", "batch.micro=1"},
+                           {});
+        f.settle();
+        RankMap *map = f.page.ranks()->map();
+        QCOMPARE(map->world(), 24);
+        QCOMPARE(map->colourOf(7), 0);
+        QCOMPARE(map->colourOf(8), 1); // the second stage
+        map->setColouring(RankMap::TensorGroups);
+        QCOMPARE(map->colourOf(3), map->colourOf(0));
+        QVERIFY(map->colourOf(4) != map->colourOf(0));
+        QTest::mouseClick(map, Qt::LeftButton, {}, map->cellOf(5).center().toPoint());
+        QCOMPARE(map->selected(), 5);
+        const auto &groups = map->groups();
+        QCOMPARE(groups.size(), std::size_t(3));
+        QCOMPARE(groups[0].ranks, (std::vector<int>{4, 5, 6, 7}));
+        QCOMPARE(groups[0].worst.link.path, cluster::Path::NvSwitch);
+        QCOMPARE(groups[1].ranks, (std::vector<int>{1, 5}));
+        QCOMPARE(groups[2].ranks, (std::vector<int>{5, 13, 21}));
+        QVERIFY(f.page.ranks()->detail().contains(QStringLiteral("tensor 4–7 (NVSwitch")));
+        QTest::keyClick(map, Qt::Key_Right);
+        QCOMPARE(map->selected(), 6);
+        QTest::keyClick(map, Qt::Key_Escape);
+        QCOMPARE(map->selected(), -1);
+        // Groups of six on nodes of eight: two of four leave their node, and that is said.
+        f.document().apply({"model.heads=6", "model.hidden=384", "layout.tp=6", "layout.dp=4", "layout.pp=1"},
+                           {});
+        f.settle();
+        map->select(7);
+        QVERIFY2(f.page.ranks()->detail().contains(QStringLiteral("leaves its fast island")),
+                 qPrintable(f.page.ranks()->detail()));
+        f.document().set("layout.dp", 40);
+        QCOMPARE(map->world(), 0);
+        f.settle();
+    }
+
+    // What is drawn is what was simulated, op by op.
+    void theStepIsDrawn()
+    {
+        Fixture f;
+        f.document().apply({"layout.pp=2", "layout.dp=1", "batch.global=16", "batch.micro=4"}, {});
+        f.settle();
+        StepTimeline *line = f.page.timeline();
+        const auto &verdict = *f.page.verdict();
+        QVERIFY(verdict.timeline);
+        const auto &lanes = line->lanes();
+        QVERIFY(lanes.size() >= 2);
+        qint64 busy = 0;
+        for (const StepTimeline::Span &span : lanes[0].spans)
+            busy += span.end - span.begin;
+        QCOMPARE(busy, verdict.timeline->stages[0].computeNs);
+        QCOMPARE(line->end(), static_cast<double>(verdict.timeline->stepNs));
+        const StepTimeline::Hit second{0, 1};
+        const QRectF box = line->rectOf(second);
+        QCOMPARE(line->hit(box.center()), second);
+        QVERIFY2(line->tipOf(second).contains(QStringLiteral("forward")), qPrintable(line->tipOf(second)));
+        line->zoomAt(box.center().x(), 8);
+        QVERIFY(std::abs(line->rectOf(second).width() - 8 * box.width()) < 0.01);
+        QVERIFY(std::abs(line->rectOf(second).center().x() - box.center().x()) < 0.01);
+        line->setFocus();
+        QTest::keyClick(line, Qt::Key_F);
+        QCOMPARE(line->begin(), 0.0);
+        QTest::keyClick(line, Qt::Key_Period);
+        QTest::keyClick(line, Qt::Key_Period);
+        QCOMPARE(line->current(), second);
+        QTest::keyClick(line, Qt::Key_W);
+        QVERIFY(line->end() - line->begin() < static_cast<double>(verdict.timeline->stepNs));
+        QImage picture(line->size(), QImage::Format_RGB32);
+        line->render(&picture);
     }
 
     // An answer to an older question is never shown, and the older work is told to stop.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/common/narrow_row.h"
 
+#include <QCoreApplication>
 #include <QEvent>
 #include <QHBoxLayout>
 
@@ -25,6 +26,18 @@ void NarrowRow::changeEvent(QEvent *event)
     QWidget::changeEvent(event);
     if (event->type() == QEvent::FontChange || event->type() == QEvent::StyleChange)
         fit();
+}
+
+bool NarrowRow::event(QEvent *event)
+{
+    const bool done = QWidget::event(event);
+    if (event->type() == QEvent::LayoutRequest) {
+        // A text has grown. Showing and hiding asks for a layout too: that one is made here, or this would never end.
+        fit();
+        m_row->activate();
+        QCoreApplication::removePostedEvents(this, QEvent::LayoutRequest);
+    }
+    return done;
 }
 
 void NarrowRow::fit()

@@ -2,6 +2,7 @@
 #include "ui/common/actions.h"
 #include "ui/designer/design_document.h"
 #include "ui/designer/design_page.h"
+#include "ui/designer/rank_panel.h"
 
 #include <QUndoStack>
 
@@ -26,6 +27,13 @@ void DesignPage::addActions()
         QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_S), [this] { saveAs(); });
     add("design.launch", tr("Launch"), tr("Starts the design as a new run on this machine"), "play",
         QKeySequence(Qt::CTRL | Qt::Key_Return), [this] { launch(); });
+    const std::tuple<const char *, QString, RankMap::Colouring> colours[] = {
+        {"design.stages", tr("Colour ranks by stage"), RankMap::Stages},
+        {"design.tensor", tr("Colour ranks by tensor group"), RankMap::TensorGroups},
+        {"design.data", tr("Colour ranks by data group"), RankMap::DataGroups}};
+    for (const auto &[id, text, colouring] : colours)
+        add(id, text, tr("Which ranks belong together"), "cluster", {},
+            [this, chosen = colouring] { m_ranks->setColouring(chosen); });
     addEditActions();
 }
 

@@ -24,7 +24,7 @@ using Editor = FieldRow::Editor;
 
 DesignForm::DesignForm(DesignDocument *document, QWidget *parent) : QScrollArea(parent), m_document(document)
 {
-    const auto widen = [this] { setMinimumWidth(Theme::instance().scaled(264)); };
+    const auto widen = [this] { setMinimumWidth(Theme::instance().scaled(232)); };
     connect(&Theme::instance(), &Theme::changed, this, widen);
     widen();
     setObjectName(QStringLiteral("leftSide"));
@@ -119,7 +119,7 @@ void DesignForm::buildModel()
 
 void DesignForm::buildLayout()
 {
-    const Section layout = section(tr("Cluster and layout"));
+    const Section layout = section(tr("Layout"));
     m_cluster = new ClusterChoice(m_document, layout.body);
     layout.rows->addWidget(m_cluster);
     m_axes = new AxisBoard(m_document, layout.body);

@@ -12,6 +12,9 @@
 #include "ui/designer/cluster_choice.h"
 #include "ui/designer/design_document.h"
 #include "ui/designer/design_form.h"
+#include "ui/designer/kind_legend.h"
+#include "ui/designer/rank_panel.h"
+#include "ui/designer/step_timeline.h"
 #include "ui/designer/verdict_panel.h"
 
 #include <QComboBox>
@@ -53,6 +56,9 @@ DesignPage::DesignPage(const Context &context, QWidget *parent, VerdictRunner::J
       m_runner(new VerdictRunner(this, std::move(judge))),
       m_across(new QSplitter(Qt::Horizontal, this)),
       m_form(new DesignForm(m_document, this)),
+      m_down(new QSplitter(Qt::Vertical, this)),
+      m_ranks(new RankPanel(this)),
+      m_timeline(new StepTimeline(this)),
       m_panel(new VerdictPanel(this))
 {
     setAcceptDrops(true);
@@ -61,14 +67,19 @@ DesignPage::DesignPage(const Context &context, QWidget *parent, VerdictRunner::J
     buildHead();
     m_across->setHandleWidth(1);
     m_across->addWidget(m_form);
+    m_across->addWidget(buildCentre());
     m_across->addWidget(m_panel);
-    m_across->setStretchFactor(0, 0);
-    m_across->setStretchFactor(1, 0);
+    for (int i = 0; i < 3; ++i) {
+        m_across->setStretchFactor(i, i == 1 ? 1 : 0);
+        m_across->setCollapsible(i, i != 1);
+    }
     auto *layout = new QVBoxLayout(this);
     layout->setContentsMargins(0, 0, 0, 0);
     layout->addWidget(m_across);
     if (!m_context.settings->bringBack(QStringLiteral("design"), m_across))
-        m_across->setSizes({300, 320});
+        m_across->setSizes({300, 900, 320});
+    if (!m_context.settings->bringBack(QStringLiteral("designCentre"), m_down))
+        m_down->setSizes({500, 400});
 
     connect(m_document, &DesignDocument::changed, this, &DesignPage::documentChanged);
     connect(m_document, &DesignDocument::fileChanged, this, &DesignPage::refreshHead);
@@ -85,6 +96,7 @@ DesignPage::DesignPage(const Context &context, QWidget *parent, VerdictRunner::J
 DesignPage::~DesignPage()
 {
     m_context.settings->keep(QStringLiteral("design"), m_across);
+    m_context.settings->keep(QStringLiteral("designCentre"), m_down);
     if (m_head && !m_head->parentWidget())
         delete m_head;
 }
@@ -114,6 +126,30 @@ void DesignPage::buildHead()
     m_launch->setProperty("tone", "primary");
     for (QPushButton *giving : {redo, undo, open})
         m_head->addGiving(giving);
+}
+
+QWidget *DesignPage::buildCentre()
+{
+    auto *step = new Panel({}, this);
+    auto *title = new ElidedLabel(step);
+    title->setFullText(tr("Predicted step"));
+    title->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
+    setRole(title, FontRole::Strong);
+    step->setAccessibleName(title->fullText());
+    step->headLayout()->addWidget(title);
+    m_legend = new KindLegend(step);
+    step->headLayout()->addWidget(m_legend, 1);
+    step->body()->addWidget(m_timeline, 1);
+    m_down->addWidget(m_ranks);
+    m_down->addWidget(step);
+    m_down->setHandleWidth(12);
+    m_down->setObjectName(QStringLiteral("apart"));
+    m_down->setChildrenCollapsible(false);
+    auto *holder = new QWidget(this);
+    auto *around = new QVBoxLayout(holder);
+    around->setContentsMargins(12, 12, 12, 12);
+    around->addWidget(m_down);
+    return holder;
 }
 
 QWidget *DesignPage::headWidget() const { return m_head; }
@@ -272,6 +308,7 @@ void DesignPage::ask()
     const auto &cluster = m_form->cluster()->cluster();
     m_form->axes()->setPlaces(cluster ? cluster::Slots(*cluster).count() : 0, cluster && cluster->gpus() > 0);
     const auto &job = m_document->job();
+    m_ranks->setDesign(job ? std::optional(job->layout) : std::nullopt, cluster);
     if (!job || !cluster) {
         m_runner->cancel();
         predict::Problem problem;
@@ -282,6 +319,8 @@ void DesignPage::ask()
             problem.text = m_form->cluster()->error().toStdString();
         }
         m_verdict.reset();
+        m_timeline->setVerdict(nullptr);
+        m_legend->setKinds({});
         m_panel->setProblem(problem);
         m_form->setProblems({problem});
         emit ready();
@@ -301,6 +340,8 @@ void DesignPage::take(const std::shared_ptr<const predict::Verdict> &verdict)
     m_verdict = verdict;
     m_panel->setVerdict(verdict, cluster && cluster->gpus() > 0 ? tr("GPU") : tr("rank"));
     m_form->setProblems(verdict->problems);
+    m_timeline->setVerdict(verdict);
+    m_legend->setKinds(m_timeline->kinds());
     emit ready();
 }
 

@@ -16,9 +16,12 @@ class ActionRegistry;
 class DesignDocument;
 class DesignForm;
 class ElidedLabel;
+class KindLegend;
 class NarrowRow;
 class Notices;
+class RankPanel;
 class Settings;
+class StepTimeline;
 class VerdictPanel;
 
 /// A job under design: form, ranks on the cluster, predicted step, verdict. Owns the document; a change asks the runner for a new
@@ -48,6 +51,8 @@ public:
     DesignDocument *document() const { return m_document; }
     DesignForm *form() const { return m_form; }
     VerdictPanel *panel() const { return m_panel; }
+    RankPanel *ranks() const { return m_ranks; }
+    StepTimeline *timeline() const { return m_timeline; }
     const std::shared_ptr<const predict::Verdict> &verdict() const { return m_verdict; }
     /// Everything that the document says has been judged and is drawn.
     bool isReady() const;
@@ -66,6 +71,7 @@ private:
     void addActions(); ///< design_actions.cpp
     void addEditActions();
     void buildHead();
+    QWidget *buildCentre();
     void chooseFile();
     void chooseConfig();
     void begin(const Json &document, const QString &file);
@@ -84,6 +90,10 @@ private:
     VerdictRunner *m_runner;
     QSplitter *m_across;
     DesignForm *m_form;
+    QSplitter *m_down;
+    RankPanel *m_ranks;
+    StepTimeline *m_timeline;
+    KindLegend *m_legend = nullptr;
     VerdictPanel *m_panel;
     std::shared_ptr<const predict::Verdict> m_verdict;
     bool m_open = false;

@@ -201,8 +201,11 @@ void FieldRow::refresh()
         plain.remove(QLatin1Char(','));
         QString text = textOfValue(value);
         const bool typing = m_line->hasFocus() && plain.trimmed() == QString(text).remove(QLatin1Char(','));
-        if (!typing && m_line->text() != text)
+        if (!typing && m_line->text() != text) {
             m_line->setText(text);
+            if (!m_line->hasFocus())
+                m_line->setCursorPosition(0); // a long name is read from its begin
+        }
         const Json schema = schemaAt(m_path);
         if (value.is_null() && schema.contains("description")) {
             // "Inner width of the MLP; null: 4 · hidden": what stands where nothing does.

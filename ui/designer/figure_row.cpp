@@ -27,6 +27,7 @@ FigureRow::FigureRow(const predict::Figure &figure, QWidget *parent)
     row->setSpacing(8);
     auto *name = new QLabel(QString::fromStdString(figure.name), this);
     name->setProperty("tone", "muted");
+    name->setWordWrap(true);
     name->setProperty("data", true);
     auto *value = new QLabel(textOfFigure(figure), this);
     value->setProperty("data", true);

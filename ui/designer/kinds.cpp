@@ -108,7 +108,7 @@ QString wordOf(Kind kind)
     case Kind::OptimizerStep:
         return tr("optimizer");
     case Kind::Bubble:
-        return tr("bubble");
+        return tr("waiting");
     case Kind::Copy:
         return tr("copies");
     default:

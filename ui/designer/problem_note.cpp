@@ -54,7 +54,8 @@ ProblemNote::ProblemNote(const predict::Problem &problem, bool withPath, QWidget
     column->setSpacing(6);
     row->addLayout(column, 1);
     QString sentence = QString::fromStdString(problem.text);
-    if (withPath && !problem.path.empty() && problem.path != "layout")
+    if (withPath && problem.severity >= predict::Severity::Warning
+        && problem.path.find('.') != std::string::npos)
         sentence = QString::fromStdString(problem.path) + QStringLiteral(": ") + sentence;
     else if (!sentence.isEmpty())
         sentence[0] = sentence[0].toUpper();

@@ -71,7 +71,12 @@ QString textOfFigure(const predict::Figure &figure)
             + formatValue(std::fabs(figure.value), Unit::Bytes);
         break;
     case Measure::Count:
+        // Tokens and parameters are counted in thousands, millions, billions.
         text = formatValue(figure.value, Unit::Count);
+        text.replace(QLatin1Char('G'), QLatin1Char('B')).replace(QLatin1Char('k'), QLatin1Char('K'));
+        break;
+    case Measure::Flop:
+        text = formatValue(figure.value, Unit::Count) + QStringLiteral("FLOP");
         break;
     case Measure::Share:
         text = formatShort(100 * figure.value, Unit::Percent);
@@ -95,7 +100,7 @@ QString textOfFigure(const predict::Figure &figure)
 
 VerdictPanel::VerdictPanel(QWidget *parent) : QScrollArea(parent)
 {
-    const auto widen = [this] { setMinimumWidth(Theme::instance().scaled(260)); };
+    const auto widen = [this] { setMinimumWidth(Theme::instance().scaled(220)); };
     connect(&Theme::instance(), &Theme::changed, this, widen);
     widen();
     setObjectName(QStringLiteral("side"));
@@ -292,15 +297,14 @@ void VerdictPanel::fillTraffic()
     for (const predict::Flow &flow : m_verdict->flows) {
         QString name = QStringLiteral("%1 (%2)").arg(nameOfGroup(flow.group)).arg(flow.size);
         const QString link = flow.placed ? wordsOfLink(flow.worst.link) : QString();
-        QLabel *first = put(row, 0, link.isEmpty() ? name : name + QLatin1Char('\n') + link, false);
+        QLabel *first = put(row, 0, name, false);
         const QString tip = tr("Wire %1, payload %2. Worst link between ranks %3 and %4, over %5 nodes")
                                 .arg(shortBytes(static_cast<double>(flow.wire)),
                                      shortBytes(static_cast<double>(flow.payload)))
                                 .arg(flow.worst.a)
                                 .arg(flow.worst.b)
                                 .arg(flow.worst.nodes);
-        if (flow.group == "tp" && flow.placed && !flow.worst.island)
-            first->setProperty("tone", "warn");
+        const bool leaves = flow.group == "tp" && flow.placed && !flow.worst.island;
         first->setToolTip(tip);
         put(row, 1, shortBytes(static_cast<double>(flow.wire)), false)->setToolTip(tip);
         if (timed) {
@@ -308,6 +312,12 @@ void VerdictPanel::fillTraffic()
             put(row, 3, formatSeconds(flow.exposed), false);
         }
         ++row;
+        if (link.isEmpty())
+            continue;
+        QLabel *below = put(row++, 0, link, false);
+        below->setProperty("tone", leaves ? "warn" : "muted");
+        below->setToolTip(tip);
+        m_traffic->addWidget(below, row - 1, 0, 1, 4);
     }
 }
 

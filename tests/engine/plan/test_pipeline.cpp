@@ -103,6 +103,51 @@ TEST(Pipeline, BubbleIsTheClosedForm)
     expectIdle("zb-h1", 8, 9, 1);
 }
 
+/// A stage that waits for another is idle, also where the message passes through a transfer of the tensor group first: with
+/// transfers for nothing the closed form holds, and with transfers that take time no group waits longer than its transfers ran.
+TEST(Pipeline, WaitsBelongToWhatWasLate)
+{
+    for (const std::int64_t pp : {2, 3}) {
+        spec::JobSpec job = pipelineJob("1f1b", pp, 4, 1);
+        job.layout.tp = 2;
+        job.layout.sequenceParallel = true;
+        const auto plan = makePlan(job);
+        ASSERT_TRUE(plan) << plan.error().text();
+        const LayerTimes t{10, 10, 10};
+        const auto free = simulate(*plan, ProgramKind::Train, t);
+        ASSERT_TRUE(free);
+        for (const StageTimes &stage : free->stages) {
+            EXPECT_EQ(stage.bubbleNs + stage.barrierNs, (pp - 1) * 30);
+            EXPECT_TRUE(stage.exposedNs.empty());
+        }
+        const auto slow = [&t](const StepProgram &program, const Op &op) -> std::int64_t {
+            return op.group != none && program.groups[static_cast<std::size_t>(op.group)].name == "tp"
+                ? 3
+                : t(program, op);
+        };
+        const auto timeline = simulate(*plan, ProgramKind::Train, slow);
+        ASSERT_TRUE(timeline);
+        for (std::size_t s = 0; s < timeline->stages.size(); ++s) {
+            const StageTimes &stage = timeline->stages[s];
+            std::int64_t ran = 0;
+            std::int64_t exposed = 0;
+            for (const StepProgram &program : plan->programs) {
+                if (program.kind != ProgramKind::Train || program.role.stage != static_cast<std::int32_t>(s))
+                    continue;
+                for (const Op &op : program.ops) {
+                    if (op.group != none && program.groups[static_cast<std::size_t>(op.group)].name == "tp")
+                        ran += 3;
+                }
+            }
+            for (const auto &[group, ns] : stage.exposedNs)
+                exposed += ns;
+            EXPECT_GT(exposed, 0);
+            EXPECT_LE(exposed, ran);
+            EXPECT_EQ(stage.computeNs + stage.bubbleNs + stage.barrierNs + exposed, timeline->stepNs);
+        }
+    }
+}
+
 /// ZB-V with TF = TB = TW and m ≥ 2p: nothing idles but the time that the pipeline takes to fill (Qi et al. 2024: zero bubble
 /// but for the p − 1 first forwards of a chunk).
 TEST(Pipeline, ZeroBubbleV)
