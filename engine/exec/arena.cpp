@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -62,6 +64,24 @@ Result<Fd> makeMemfd(const std::string &name, std::int64_t bytes)
     if (!fd.valid() || ::ftruncate(fd.get(), bytes) != 0)
         return Error::fromErrno(errno, "cannot make shared memory", name)
             .withFound(formatBytes(static_cast<double>(bytes)));
+    return fd;
+}
+
+Result<Fd> makeNamelessFile(const std::string &folder, std::int64_t bytes)
+{
+    Fd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    if (!fd.valid() && (errno == EOPNOTSUPP || errno == EISDIR)) { // the file system does not have them
+        std::string name = folder + "/rankyard-XXXXXX";
+        fd = Fd(::mkostemp(name.data(), O_CLOEXEC));
+        if (fd.valid())
+            ::unlink(name.c_str());
+    }
+    if (!fd.valid())
+        return Error::fromErrno(errno, "cannot make a file for what is kept on disk", folder);
+    // The blocks now: a write into a mapping that the disk has no room for would end the process.
+    if (const int error = ::posix_fallocate(fd.get(), 0, bytes); error != 0)
+        return Error::make(Code::DoesNotFit, "no room on the disk for optimizer states", folder)
+            .withFound(formatBytes(static_cast<double>(bytes)) + ": " + std::strerror(error));
     return fd;
 }
 
@@ -209,7 +229,7 @@ Result<Arenas> Arenas::make(const plan::Plan &plan, int rank, const std::vector<
     const std::vector<plan::Arena> &own = plan.program(plan::ProgramKind::Train, rank).arenas;
     std::int64_t needed = 0;
     for (const plan::Arena &arena : own)
-        needed += arena.bytes;
+        needed += arena.disk ? 0 : arena.bytes;
     if (checkFit)
         RY_TRY(checkBudget(needed, plan, rank));
     arenas.m_grid = plan.grid;
@@ -230,11 +250,19 @@ Result<Arenas> Arenas::make(const plan::Plan &plan, int rank, const std::vector<
         arenas.m_mappings.push_back(std::move(mapping));
     }
     for (const plan::Arena &arena : own) {
-        arenas.m_bytes[static_cast<std::size_t>(arena.kind)] += arena.bytes;
+        arenas.m_bytes[static_cast<std::size_t>(arena.kind)] += arena.disk ? 0 : arena.bytes;
         std::byte *&base = arenas.m_base[static_cast<std::size_t>(arena.id)];
         if (base || arena.bytes == 0)
             continue;
         const std::string name = plan::nameOf(arena.kind);
+        if (arena.disk) {
+            const std::string folder = plan.job.offload.nvmePath.value_or("");
+            RY_ASSIGN(const Fd file, makeNamelessFile(folder, arena.bytes));
+            RY_ASSIGN(Mapping onDisk, Mapping::make(file.get(), arena.bytes, folder));
+            base = onDisk.data();
+            arenas.m_mappings.push_back(std::move(onDisk));
+            continue;
+        }
         RY_ASSIGN(Mapping mapping, Mapping::make(-1, arena.bytes, name));
         RY_TRY(mapping.touch(name));
         base = mapping.data();

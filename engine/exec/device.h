@@ -42,6 +42,10 @@ class BoundOp
 public:
     virtual ~BoundOp() = default;
     virtual void run(StepState &state) = 0;
+    /// Whether run() only starts the work, which goes on beside the interpreter until finish().
+    virtual bool isBeside() const { return false; }
+    /// Waits for what run() has started; when it was done (monotonic), 0 when nothing was under way.
+    virtual std::int64_t finish() { return 0; }
 };
 
 /// What binding needs beside the program.

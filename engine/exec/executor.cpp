@@ -19,6 +19,7 @@ struct Executor::Bound {
     const plan::StepProgram *program = nullptr;
     std::vector<std::byte *> address;              ///< by buffer
     std::vector<std::unique_ptr<BoundOp>> kernels; ///< by op; null for those that the executor runs itself
+    std::vector<plan::OpId> beside;                ///< those whose kernels go on beside the interpreter
     TransferContext transfers;
     double *stats = nullptr;
     std::int64_t statsCount = 0;
@@ -91,6 +92,8 @@ Status Executor::bind(const plan::StepProgram &program)
                                    plan::opName(op));
         } else if (op.kind != plan::OpKind::LoadBatch && op.kind != plan::OpKind::StepScalars) {
             RY_ASSIGN(bound->kernels.back(), m_setup.device->bind(context, op));
+            if (bound->kernels.back()->isBeside())
+                bound->beside.push_back(op.id);
         }
     }
     m_programs.push_back(std::move(bound));
@@ -133,12 +136,28 @@ Status Executor::run(plan::ProgramKind kind, std::int64_t batch)
         m_error = status.error();
         return status;
     }
+    for (const plan::OpId op : bound.beside)
+        finish(bound, op);
     execution.endNs = monotonicNs();
     return {};
 }
 
+/// An op may go on beside this thread until somebody waits for it.
+void Executor::finish(Bound &bound, plan::OpId op)
+{
+    const auto id = static_cast<std::size_t>(op);
+    if (!bound.kernels[id])
+        return;
+    if (const std::int64_t ended = bound.kernels[id]->finish(); ended > 0)
+        m_current->opEnd[id] = ended;
+}
+
 Status Executor::runOp(Bound &bound, const plan::Op &op, std::int64_t batch)
 {
+    if (!bound.beside.empty()) {
+        for (const plan::OpId wait : op.waits)
+            finish(bound, wait);
+    }
     if (plan::isTransfer(op.kind)) {
         RY_TRY(m_transfers.issue(op.id));
         return m_transfers.advance(sliceBytes);

@@ -66,6 +66,7 @@ private:
 
     Executor(const Setup &setup, std::size_t mostOps);
     Status bind(const plan::StepProgram &program);
+    void finish(Bound &bound, plan::OpId op);
     Status runOp(Bound &bound, const plan::Op &op, std::int64_t batch);
     Status loadBatch(Bound &bound, const plan::Op &op, std::int64_t batch);
     void scalars(Bound &bound);

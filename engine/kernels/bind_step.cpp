@@ -44,15 +44,26 @@ std::vector<Piece> piecesOf(const Binder &b, bool ownedOnly, Alike alike)
     return pieces;
 }
 
-/// Operands of equal types and sizes, whatever the compute type is.
+/// Operands of equal types and sizes, whatever the compute type is; of an op with rows they have these at least.
 Status requireAlike(const Binder &b)
 {
     if (b.op.reads.size() != 1 || b.op.writes.size() != 1 || !b.read(0) || !b.write(0))
         return b.missing("needs one buffer to read and one to write");
     const plan::Buffer &from = b.readBuffer(0), &to = b.writeBuffer(0);
-    if (from.dtype != to.dtype || from.bytes != to.bytes)
+    const std::int64_t rows = (b.op.rowEnd - b.op.rowBegin) * static_cast<std::int64_t>(bytesOf(from.dtype));
+    if (from.dtype != to.dtype
+        || (rows > 0 ? std::min(from.bytes, to.bytes) != rows : from.bytes != to.bytes))
         return b.missing("the two buffers differ in type or size");
     return {};
+}
+
+/// Where element 0 of the slice would be: an operand that has an op's rows only stands for them.
+std::byte *sliceBase(const plan::Op &op, const plan::Buffer &buffer, void *address)
+{
+    const std::int64_t rows = op.rowEnd - op.rowBegin;
+    const bool staged = rows > 0 && plan::numelOf(buffer.shape) == rows;
+    return static_cast<std::byte *>(address)
+        - (staged ? op.rowBegin * static_cast<std::int64_t>(bytesOf(buffer.dtype)) : 0);
 }
 
 } // namespace
@@ -124,15 +135,21 @@ BindResult bindCopy(CpuDevice &device, const exec::BindContext &context, const p
 {
     const Binder b(device, context, op);
     RY_TRY(requireAlike(b));
-    return b.make(
-        [&device, from = b.read(0), to = b.write(0), bytes = b.readBuffer(0).bytes](exec::StepState &) {
-            device.team().run([&](int thread) {
-                const Range range = share(bytes, device.team().size(), thread, 4096);
-                std::memcpy(static_cast<std::byte *>(to) + range.begin,
-                            static_cast<const std::byte *>(from) + range.begin,
-                            static_cast<std::size_t>(range.size()));
-            });
+    const auto size = static_cast<std::int64_t>(bytesOf(b.readBuffer(0).dtype));
+    const std::int64_t first = op.rowBegin * size;
+    const std::int64_t bytes = op.rowEnd > op.rowBegin ? op.rowEnd * size - first : b.readBuffer(0).bytes;
+    const std::byte *from = sliceBase(op, b.readBuffer(0), b.read(0)) + first;
+    std::byte *to = sliceBase(op, b.writeBuffer(0), b.write(0)) + first;
+    const auto &arenas = context.program->arenas;
+    if (op.stream == plan::Stream::Copy
+        && std::any_of(arenas.begin(), arenas.end(), [](const plan::Arena &arena) { return arena.disk; }))
+        return device.copyLane().bind({from, to, bytes, b.readBuffer(0).disk, b.writeBuffer(0).disk});
+    return b.make([&device, from, to, bytes](exec::StepState &) {
+        device.team().run([&](int thread) {
+            const Range range = share(bytes, device.team().size(), thread, 4096);
+            std::memcpy(to + range.begin, from + range.begin, static_cast<std::size_t>(range.size()));
         });
+    });
 }
 
 BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
@@ -160,9 +177,9 @@ BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, co
     struct Places {
         std::byte *grad, *param, *exp1, *exp2, *master;
     };
-    const auto place = [](void *p) { return static_cast<std::byte *>(p); };
-    const Places at{place(b.read(0)), place(b.write(0)), place(b.write(1)), place(b.write(2)),
-                    master ? place(b.write(3)) : nullptr};
+    const auto written = [&](std::size_t i) { return sliceBase(op, b.writeBuffer(i), b.write(i)); };
+    const Places at{sliceBase(op, b.readBuffer(0), b.read(0)), written(0), written(1), written(2),
+                    master ? written(3) : nullptr};
     return b.make([&device, table = b.table, storage, pieces = std::move(pieces), at, rule = b.job.optimizer,
                    gradBytes = static_cast<std::int64_t>(bytesOf(b.readBuffer(0).dtype)),
                    paramBytes = static_cast<std::int64_t>(b.computeBytes()),

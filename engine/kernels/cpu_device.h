@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/exec/device.h"
+#include "engine/kernels/copy_lane.h"
 #include "engine/kernels/kernel_table.h"
 #include "engine/kernels/team.h"
 
@@ -49,6 +50,7 @@ public:
     std::vector<std::pair<std::string, std::int64_t>> libraryWorkspace() const override;
 
     Team &team() { return *m_team; }
+    CopyLane &copyLane() { return m_copyLane; }
     const IsaTables &tables() const { return m_tables; }
     /// Every thread will have at least `bytes` of scratch. While binding, never in run().
     void reserve(std::int64_t bytes);
@@ -65,6 +67,7 @@ private:
     Isa m_isa;
     const IsaTables &m_tables;
     std::unique_ptr<Team> m_team;
+    CopyLane m_copyLane;
     std::vector<Scratch> m_scratch;
     std::int64_t m_reserved = 0;
     std::map<std::array<std::int64_t, 3>, RowPlaces> m_places;

@@ -10,6 +10,10 @@ namespace {
 using spec::JobSpec;
 
 bool compresses(const JobSpec &job) { return job.compression.mode != "none"; }
+bool offloadsParams(const JobSpec &job) { return job.offload.params != "none"; }
+std::string paramsTier(const JobSpec &job) { return job.offload.params; }
+std::string zeroStage(const JobSpec &job) { return std::to_string(job.zero.stage); }
+std::string nvmePath(const JobSpec &job) { return job.offload.nvmePath.value_or("null"); }
 std::string compressionMode(const JobSpec &job) { return job.compression.mode; }
 
 constexpr Combination table[] = {
@@ -20,6 +24,23 @@ constexpr Combination table[] = {
     {"compression.mode", "without replicas there is no data-parallel reduction to compress",
      [](const JobSpec &job) { return compresses(job) && job.layout.dp * job.layout.cp == 1; },
      compressionMode, "none, or layout.dp 2"},
+    {"offload.params", "parameters on the host are updated there, by an optimizer on the host",
+     [](const JobSpec &job) { return offloadsParams(job) && job.offload.optimizer == "none"; }, paramsTier,
+     "none, or offload.optimizer cpu"},
+    {"zero.stage", "parameters on the host come unit by unit: whole on every rank, or in slices of ZeRO 3",
+     [](const JobSpec &job) {
+         return offloadsParams(job) && (job.zero.stage == 1 || job.zero.stage == 2)
+             && job.layout.dp * job.layout.cp > 1;
+     },
+     zeroStage, "3 or 0, or offload.params none"},
+    {"offload.nvme_path", "states on NVMe need a folder, by its absolute path",
+     [](const JobSpec &job) {
+         return job.offload.optimizer == "nvme" && !job.offload.nvmePath.value_or("").starts_with('/');
+     },
+     nvmePath, "an absolute path, or offload.optimizer cpu"},
+    {"offload.nvme_path", "nothing is kept on NVMe",
+     [](const JobSpec &job) { return job.offload.optimizer != "nvme" && job.offload.nvmePath.has_value(); },
+     nvmePath, "null, or offload.optimizer nvme"},
 };
 
 } // namespace

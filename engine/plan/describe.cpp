@@ -82,7 +82,8 @@ std::string describe(const StepProgram &program)
     }
     for (const Arena &arena : program.arenas)
         text += "arena  " + padded(nameOf(arena.kind), 12) + bytesText(arena.bytes)
-            + (arena.shared ? ", shared with the host's ranks" : "") + "\n";
+            + (arena.shared ? ", shared with the host's ranks" : "") + (arena.disk ? ", in a file" : "")
+            + "\n";
     for (std::size_t i = 0; i < program.buckets.size(); ++i) {
         const Bucket &bucket = program.buckets[i];
         const auto nameAt = [&](TensorId id) { return program.tensors[static_cast<std::size_t>(id)].name; };

@@ -34,10 +34,6 @@ Status checkFeatures(const spec::JobSpec &job)
         return refused("recompute.to_host", later, "true", "false");
     if (job.recompute.every < 1 || job.recompute.ratio.value_or(0) < 0 || job.recompute.ratio.value_or(0) > 1)
         return refused("recompute.every", "out of range", std::to_string(job.recompute.every), "1");
-    if (job.offload.optimizer != "none")
-        return refused("offload.optimizer", later, job.offload.optimizer, "none");
-    if (job.offload.params != "none")
-        return refused("offload.params", later, job.offload.params, "none");
     if (job.precision.reduce != job.precision.grad)
         return refused("precision.reduce", "another type than precision.grad is not in this version",
                        nameOf(job.precision.reduce), nameOf(job.precision.grad));
@@ -221,6 +217,7 @@ StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind, std::int32_
     unitGatherPass(context);
     gatherPass(context);
     tailPass(context);
+    offloadPass(context);
     dropUnused(program);
     dependPass(context);
     return program;

@@ -27,6 +27,8 @@ OrderedJson write(const Arena &arena)
     OrderedJson json = {{"id", arena.id}, {"kind", nameOf(arena.kind)}, {"bytes", arena.bytes}};
     if (arena.shared)
         json["shared"] = true;
+    if (arena.disk)
+        json["disk"] = true;
     return json;
 }
 
@@ -42,6 +44,8 @@ OrderedJson write(const Buffer &buffer)
                         {"bytes", buffer.bytes}};
     if (buffer.shared)
         json["shared"] = true;
+    if (buffer.disk)
+        json["disk"] = true;
     if (buffer.persistent)
         json["persistent"] = true;
     if (buffer.parent != none) {
@@ -346,6 +350,7 @@ Status read(ObjectReader &reader, const Json &, const Counts &, Arena &arena)
     reader.name("kind", arena.kind, memoryKindCount);
     reader.integer("bytes", arena.bytes, 0, mostBytes);
     reader.flag("shared", arena.shared);
+    reader.flag("disk", arena.disk);
     return reader.done();
 }
 
@@ -359,6 +364,7 @@ Status read(ObjectReader &reader, const Json &json, const Counts &counts, Buffer
     reader.integer("offset", buffer.offset, 0, mostBytes);
     reader.integer("bytes", buffer.bytes, 0, mostBytes);
     reader.flag("shared", buffer.shared);
+    reader.flag("disk", buffer.disk);
     reader.flag("persistent", buffer.persistent);
     reader.index("parent", buffer.parent, counts.buffers, false);
     reader.integer("view_offset", buffer.viewOffset, 0, mostBytes, false);

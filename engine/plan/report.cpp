@@ -21,7 +21,8 @@ void addLive(const StepProgram &program, MemoryReport &report)
     std::vector<Change> changes(program.ops.size() + 2);
     std::vector<bool> seen(program.buffers.size(), false);
     const auto add = [&](std::size_t when, const Buffer &buffer, std::int64_t sign) {
-        changes[when].by[static_cast<std::size_t>(buffer.kind)] += sign * ((buffer.bytes + 63) / 64 * 64);
+        if (!buffer.disk)
+            changes[when].by[static_cast<std::size_t>(buffer.kind)] += sign * ((buffer.bytes + 63) / 64 * 64);
     };
     for (const Buffer &buffer : program.buffers) {
         if (buffer.persistent && buffer.parent == none)
@@ -72,7 +73,7 @@ MemoryReport memoryOf(const Plan &plan, int rank)
             continue;
         std::array<std::int64_t, memoryKindCount> bytes{};
         for (const Arena &arena : program.arenas)
-            bytes[static_cast<std::size_t>(arena.kind)] += arena.bytes;
+            bytes[static_cast<std::size_t>(arena.kind)] += arena.disk ? 0 : arena.bytes;
         for (std::size_t k = 0; k < bytes.size(); ++k)
             report.bytes[k] = std::max(report.bytes[k], bytes[k]);
         addLive(program, report);

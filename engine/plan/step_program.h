@@ -33,11 +33,11 @@ enum class OpKind : std::uint8_t {
     Send,      ///< reads[0] to the Recv of the same channel on the peer
     Recv,      ///< writes[0] from the Send of the same channel on the peer
     Shift, ///< around the ring: reads[0] goes to the rank `peer` places after, writes[0] comes from the one before
-    Copy,        ///< writes[0] = reads[0], between arenas
-    Add,         ///< writes[0] += reads[0]; without `accumulate` writes[0] = reads[0]
-    Encode,      ///< gradients to their compressed form
-    Decode,      ///< sums of the compressed contributions of a group, in its ranks' order
-    GradNorm,    ///< per-parameter sums of squares of the gradients that this rank owns, into `stats`
+    Copy,     ///< writes[0] = reads[0], between arenas; with rows these elements of the larger one of the two
+    Add,      ///< writes[0] += reads[0]; without `accumulate` writes[0] = reads[0]
+    Encode,   ///< gradients to their compressed form
+    Decode,   ///< sums of the compressed contributions of a group, in its ranks' order
+    GradNorm, ///< per-parameter sums of squares of the gradients that this rank owns, into `stats`
     StepScalars, ///< from the reduced `stats`: loss, gradient norm, overflow, clip factor, vote
     Optimizer,   ///< one fused pass over this rank's slice of a bucket
 };
@@ -95,12 +95,13 @@ enum class MemoryKind : std::uint8_t {
 };
 constexpr int memoryKindCount = 8;
 
-/// One arena per memory kind and sharing. `bytes` is the maximum over the programs of a job.
+/// One arena per memory kind, sharing and tier. `bytes` is the maximum over the programs of a job.
 struct Arena {
     ArenaId id = none;
     MemoryKind kind = MemoryKind::Activations;
     std::int64_t bytes = 0;
     bool shared = false; ///< in a memfd that the peers of this host map
+    bool disk = false;   ///< a mapped file of the NVMe tier: its bytes are no memory
     bool operator==(const Arena &) const = default;
 };
 
@@ -115,6 +116,7 @@ struct Buffer {
         0; ///< in the arena, set by placement, aligned to 64; of a view: its begin for slice 0
     std::int64_t bytes = 0;
     bool shared = false;
+    bool disk = false;       ///< in a file of the NVMe tier
     bool persistent = false; ///< lives over all steps (parameters, gradients, optimizer): never released
     /// A view: the bytes lie inside `parent`, at `viewOffset` + ((rank in `sliceGroup`) + sliceShift mod its size) · bytes.
     BufferId parent = none;
@@ -153,7 +155,7 @@ struct Op {
     std::int32_t chunk =
         none; ///< of Head.logits and loss; the block of a core; the bucket of ops without a unit
     std::int64_t rowBegin =
-        0; ///< of Head.logits and loss: the tokens of this chunk; of Optimizer: elements of the slice
+        0; ///< of Head.logits and loss: the tokens of this chunk; of Optimizer and Copy: elements of the slice
     std::int64_t rowEnd = 0;
     Stream stream = Stream::Compute;
     GroupId group = none; ///< of transfers

@@ -93,7 +93,13 @@
 ///   AllGather         chunk b paramSlice                 params                   (ZeRO 1, 2 in place; ZeRO 3 a transient root)
 /// Tied embedding on two stages: AllReduce chunk b, gradSlice, in place over "embedding".
 ///
-/// Offload, chunk b: Copy gradSlice → its host copy; Optimizer on host buffers; Copy host copy → paramSlice. Activations: Copy x → host, back.
+/// Offload of the optimizer, chunk b, rows of a sub-group; what is not on the host memory is staged there, states from files too:
+///   Copy              gradSlice | paramSlice | exp1 | exp2 | master         stage [rows]
+///   Optimizer         stage of the gradient              stages or the host's own, in place, rows
+///   Copy              stage [rows]                       paramSlice | exp1 | exp2 | master
+/// Parameters on the host, chunk b:
+///   Copy              paramSlice (host)                  params (transient root), or a slice from which they are gathered
+/// Activations: Copy x → host, back.
 ///
 /// Compression, chunk b:
 ///   Encode            grads [, error]                    code [, error]           (error in place: what the code left out;

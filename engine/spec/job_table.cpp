@@ -140,8 +140,8 @@ void addZero(Fields &f, Zero &z)
                  range(1, maxBytes, "Stage 3: gathered parameters at once, in elements")});
     f.push_back({"zero.max_reuse_distance", &z.maxReuseDistance,
                  range(0, maxBytes, "Stage 3: kept when used again within so many elements")});
-    f.push_back({"zero.sub_group", &z.subGroup,
-                 range(1, maxBytes, "Elements of one offloaded optimizer step").onlyDefault()});
+    f.push_back(
+        {"zero.sub_group", &z.subGroup, range(1, maxBytes, "Elements of one offloaded optimizer step")});
 }
 
 void addComm(Fields &f, Comm &c)
@@ -200,13 +200,14 @@ void addMemory(Fields &f, JobSpec &j)
     f.push_back({"recompute.to_host", &r.toHost, any("Keep what is saved in host memory").onlyDefault()});
 
     Offload &o = j.offload;
-    f.push_back({"offload.optimizer", &o.optimizer,
-                 oneOf({"none", "cpu", "nvme"}, "Where optimizer states live").only({"none"})});
+    f.push_back(
+        {"offload.optimizer", &o.optimizer, oneOf({"none", "cpu", "nvme"}, "Where optimizer states live")});
     f.push_back({"offload.params", &o.params,
-                 oneOf({"none", "cpu", "nvme"}, "Where parameters live").only({"none"})});
+                 oneOf({"none", "cpu", "nvme"}, "Where parameters live").only({"none", "cpu"})});
     f.push_back({"offload.pin", &o.pin, any("Page-locked host buffers").onlyDefault()});
-    f.push_back({"offload.nvme_path", &o.nvmePath, text("Folder of the NVMe tier").onlyDefault()});
-    f.push_back({"offload.buffers", &o.buffers, range(1, 1024, "Staging buffers").onlyDefault()});
+    f.push_back({"offload.nvme_path", &o.nvmePath, text("Folder of the NVMe tier")});
+    f.push_back({"offload.buffers", &o.buffers,
+                 range(1, 1024, "Staging buffers, and units whose parameters are fetched ahead")});
 
     Compression &c = j.compression;
     f.push_back({"compression.mode", &c.mode,

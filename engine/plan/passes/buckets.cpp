@@ -75,7 +75,7 @@ std::vector<std::vector<TensorId>> assignBuckets(const spec::JobSpec &job, const
 }
 
 /// Storage of one bucket: roots for parameters and gradients with the tensors as views, this rank's slices, the optimizer's.
-/// With ZeRO 2 gradients, with ZeRO 3 parameters that are `gathered` too, have no root that lives over all steps.
+/// With ZeRO 2 gradients, with ZeRO 3 and parameters on the host these too (`gathered`), have no root that lives over all steps.
 void addStorage(PassContext context, Bucket &bucket, bool gathered, const std::string &suffix)
 {
     StepProgram &program = context.program;
@@ -100,13 +100,15 @@ void addStorage(PassContext context, Bucket &bucket, bool gathered, const std::s
         }
         return id;
     };
+    const bool hostParams = context.job.offload.params != "none";
     const auto shard = [&](const char *name, MemoryKind kind, DType type) {
         const BufferId id = addState(program, name + suffix + ".slice", kind, type, {own});
         program.buffers.back().shared = kind == MemoryKind::Params;
         return id;
     };
     if (gathered)
-        bucket.paramSlice = shard("params", MemoryKind::Params, precision.compute);
+        bucket.paramSlice =
+            shard("params", hostParams ? MemoryKind::Host : MemoryKind::Params, precision.compute);
     else
         bucket.param =
             root("params", MemoryKind::Params, precision.compute, &Tensor::param, bucket.paramSlice);
@@ -116,10 +118,17 @@ void addStorage(PassContext context, Bucket &bucket, bool gathered, const std::s
         bucket.gradSlice = shard("grads", MemoryKind::Grads, precision.grad);
     else
         bucket.grad = root("grads", MemoryKind::Grads, precision.grad, &Tensor::grad, bucket.gradSlice);
-    bucket.exp1 = addState(program, "exp1" + suffix, MemoryKind::Optimizer, precision.master, {own});
-    bucket.exp2 = addState(program, "exp2" + suffix, MemoryKind::Optimizer, precision.master, {own});
+    const std::string &tier = context.job.offload.optimizer;
+    const auto state = [&](const char *name) {
+        const MemoryKind kind = tier == "none" ? MemoryKind::Optimizer : MemoryKind::Host;
+        const BufferId id = addState(program, name + suffix, kind, precision.master, {own});
+        program.buffers.back().disk = tier == "nvme";
+        return id;
+    };
+    bucket.exp1 = state("exp1");
+    bucket.exp2 = state("exp2");
     if (precision.compute != precision.master)
-        bucket.master = addState(program, "master" + suffix, MemoryKind::Optimizer, precision.master, {own});
+        bucket.master = state("master");
 }
 
 /// After which op of the program each gradient has its last contribution, by buffer; `none` for one without.
@@ -223,8 +232,9 @@ void bucketPass(PassContext context)
     for (const Tensor &tensor : program.tensors) {
         Reducers reducers = reducersOf(context, tensor);
         // Small tensors stay whole on every rank.
-        const bool gathered = context.job.zero.stage >= 3 && reducers.group != none
-            && numelOf(tensor.global) >= context.job.zero.persistenceThreshold;
+        const bool apart =
+            context.job.offload.params != "none" || (context.job.zero.stage >= 3 && reducers.group != none);
+        const bool gathered = apart && numelOf(tensor.global) >= context.job.zero.persistenceThreshold;
         if (const Unit unit = specs[static_cast<std::size_t>(tensor.index)].unit; gathered)
             reducers.unit = {unit.kind, unit.layer};
         classes[reducers].push_back(tensor.id);

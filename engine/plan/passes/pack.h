@@ -4,6 +4,7 @@
 #include "engine/plan/step_program.h"
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -63,7 +64,14 @@ std::int64_t livePeak(const std::vector<Item> &items, std::size_t ops);
 /// may still be at work. Between livePeak and what a packing needs.
 std::int64_t heldPeak(const std::vector<Item> &items, const LaneOrder &order);
 
-using ArenaKey = std::pair<MemoryKind, bool>; ///< kind, shared
+/// What buffers of one arena have in common.
+struct ArenaKey {
+    MemoryKind kind = MemoryKind::Activations;
+    bool shared = false;
+    bool disk = false;
+    auto operator<=>(const ArenaKey &) const = default;
+};
+inline ArenaKey arenaKeyOf(const Buffer &buffer) { return {buffer.kind, buffer.shared, buffer.disk}; }
 /// The transient buffers of a program by arena, each list by first use.
 std::map<ArenaKey, std::vector<Item>> itemsOf(const StepProgram &program);
 

@@ -43,6 +43,7 @@ void makeView(StepProgram &program, BufferId child, BufferId parent, std::int64_
     view.parent = parent;
     view.viewOffset = offset;
     view.shared = root.shared;
+    view.disk = root.disk;
     view.persistent = root.persistent;
 }
 

@@ -37,12 +37,15 @@ void bucketPass(PassContext context);
 void compressPass(PassContext context);
 /// ZeRO 2 and 3: each micro-batch's gradients in storage of their own, reduced into this rank's slice as soon as they are whole.
 void gradientShardPass(PassContext context);
-/// ZeRO 3: gathers each unit's parameters before their uses, ahead by the prefetch budget, and lets them go after.
+/// ZeRO 3 and parameters on the host: brings each unit's parameters before their uses, ahead by the prefetch budget, and lets them
+/// go after.
 void unitGatherPass(PassContext context);
 /// ZeRO 1 and 2: gathers the parameters at the head of the program, in forward order.
 void gatherPass(PassContext context);
 /// Gradient norm, the reduction of `stats`, the step's scalars, the optimizer.
 void tailPass(PassContext context);
+/// Optimizer states outside the device: sub-groups of the step are staged on the host, copies ahead of the updates and behind.
+void offloadPass(PassContext context);
 /// Waits between streams and releases of transient buffers, both minimal.
 void dependPass(PassContext context);
 /// Arenas and offsets, over all programs of a job at once.

@@ -21,7 +21,7 @@ std::map<ArenaKey, std::int64_t> placePersistent(std::vector<StepProgram> &progr
         for (Buffer &buffer : program.buffers) {
             if (buffer.parent != none)
                 continue;
-            std::int64_t &end = ends[{buffer.kind, buffer.shared}];
+            std::int64_t &end = ends[arenaKeyOf(buffer)];
             if (!buffer.persistent)
                 continue;
             const auto [found, isNew] = offsets.try_emplace(buffer.name, end);
@@ -69,7 +69,7 @@ std::map<ArenaKey, std::vector<Item>> itemsOf(const StepProgram &program)
             continue;
         item.buffer = buffer.id;
         item.size = aligned(buffer.bytes);
-        items[{buffer.kind, buffer.shared}].push_back(item);
+        items[arenaKeyOf(buffer)].push_back(item);
     }
     for (auto &[key, list] : items)
         std::stable_sort(list.begin(), list.end(),
@@ -85,12 +85,12 @@ void placePass(std::vector<StepProgram> &programs)
         placeTransient(program, bases, ends);
     std::vector<Arena> arenas;
     for (const auto &[key, bytes] : ends)
-        arenas.push_back({static_cast<ArenaId>(arenas.size()), key.first, bytes, key.second});
+        arenas.push_back({static_cast<ArenaId>(arenas.size()), key.kind, bytes, key.shared, key.disk});
     for (StepProgram &program : programs) {
         program.arenas = arenas;
         const auto arenaOf = [&](const Buffer &buffer) {
             const auto found = std::find_if(arenas.begin(), arenas.end(), [&](const Arena &arena) {
-                return arena.kind == buffer.kind && arena.shared == buffer.shared;
+                return ArenaKey{arena.kind, arena.shared, arena.disk} == arenaKeyOf(buffer);
             });
             return found->id;
         };

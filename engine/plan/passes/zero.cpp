@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 
 namespace rankyard::plan {
@@ -162,6 +163,7 @@ private:
     void keepForReuse();
     void prefetch();
     void emit();
+    std::vector<Op> gatherOf(std::int32_t bucket, BufferId root, const std::string &suffix);
     std::int64_t size(const Use &use) const
     {
         return m_program.buckets[static_cast<std::size_t>(use.bucket)].padded;
@@ -179,7 +181,7 @@ std::int32_t UnitGathers::bucketOf(const Op &op) const
     for (const BufferId id : op.reads) {
         const Buffer &buffer = m_program.buffer(id);
         if (buffer.tensor == none || buffer.kind != MemoryKind::Params)
-            continue;
+            continue; // a parameter's own buffer, before it has a place
         const std::int32_t bucket = m_program.tensors[static_cast<std::size_t>(buffer.tensor)].bucket;
         if (m_program.buckets[static_cast<std::size_t>(bucket)].param == none)
             return bucket;
@@ -232,6 +234,10 @@ void UnitGathers::prefetch()
         return;
     const spec::Zero &zero = m_context.job.zero;
     const auto bytes = static_cast<std::int64_t>(bytesOf(m_context.job.precision.compute));
+    // Parameters on the host take staging buffers besides.
+    const std::int64_t most = m_context.job.offload.params == "none"
+        ? std::numeric_limits<std::int64_t>::max()
+        : m_context.job.offload.buffers;
     std::size_t earliest = 0;
     for (std::size_t i = 0; i < m_uses.size(); ++i) {
         Use &use = m_uses[i];
@@ -239,7 +245,8 @@ void UnitGathers::prefetch()
             continue;
         std::int64_t ahead = size(use) * bytes;
         std::size_t at = i;
-        while (at > earliest && m_live[at - 1] + size(use) <= zero.maxLive && ahead <= zero.prefetchBytes) {
+        while (at > earliest && m_live[at - 1] + size(use) <= zero.maxLive && ahead <= zero.prefetchBytes
+               && static_cast<std::int64_t>(i - at) < most) {
             --at;
             ahead += m_uses[at].gathers ? size(m_uses[at]) * bytes : 0;
         }
@@ -248,6 +255,36 @@ void UnitGathers::prefetch()
         use.gatherBefore = at;
         earliest = at; // gathers are first in, first out
     }
+}
+
+/// The parameters of a bucket into `root`: from the host where they live there, from all ranks where each has a slice.
+std::vector<Op> UnitGathers::gatherOf(std::int32_t index, BufferId root, const std::string &suffix)
+{
+    const Bucket &bucket = m_program.buckets[static_cast<std::size_t>(index)];
+    std::vector<Op> ops;
+    const auto add = [&](OpKind kind, Stream stream, BufferId from, BufferId to) -> Op & {
+        Op &op = ops.emplace_back();
+        op.kind = kind;
+        op.chunk = index;
+        op.stream = stream;
+        op.reads = {from};
+        op.writes = {to};
+        return op;
+    };
+    BufferId slice = bucket.paramSlice;
+    const Buffer own = m_program.buffer(slice);
+    if (own.kind == MemoryKind::Host && bucket.slices > 1) {
+        slice = addBuffer(m_program, own.name + suffix, MemoryKind::Gathered, own.dtype, own.shape);
+        add(OpKind::Copy, Stream::Copy, bucket.paramSlice, slice);
+    }
+    if (bucket.slices == 1) {
+        add(OpKind::Copy, Stream::Copy, slice, root);
+        return ops;
+    }
+    Op &gather = add(OpKind::AllGather, Stream::Data, slice, root);
+    gather.group = bucket.group;
+    gather.payload = m_program.buffer(root).bytes;
+    return ops;
 }
 
 void UnitGathers::emit()
@@ -273,19 +310,13 @@ void UnitGathers::emit()
                 makeView(m_program, own[id], root, tensor.offset * static_cast<std::int64_t>(bytesOf(type)));
                 m_program.buffers.back().tensor = id;
             }
-            Op op;
-            op.kind = OpKind::AllGather;
-            op.chunk = use.bucket;
-            op.stream = Stream::Data;
-            op.group = bucket.group;
-            op.reads = {bucket.paramSlice};
-            op.writes = {root};
-            op.payload = m_program.buffer(root).bytes;
-            // Into bytes that the uses before have let go.
-            if (use.gatherBefore > 0)
-                op.waits = {m_uses[use.gatherBefore - 1].last};
-            insertions.emplace_back(use.gatherBefore == 0 ? 0 : m_uses[use.gatherBefore].first,
-                                    std::move(op));
+            const OpId place = use.gatherBefore == 0 ? 0 : m_uses[use.gatherBefore].first;
+            for (Op &op : gatherOf(use.bucket, root, suffix)) {
+                // Into bytes that the uses before have let go.
+                if (use.gatherBefore > 0)
+                    op.waits = {m_uses[use.gatherBefore - 1].last};
+                insertions.emplace_back(place, std::move(op));
+            }
         }
         views[i] = current.at(use.bucket);
     }
@@ -326,7 +357,7 @@ void gradientShardPass(PassContext context)
 
 void unitGatherPass(PassContext context)
 {
-    if (context.job.zero.stage >= 3)
+    if (context.job.zero.stage >= 3 || context.job.offload.params != "none")
         UnitGathers(context).run();
 }
 

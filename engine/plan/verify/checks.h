@@ -36,6 +36,8 @@ private:
 Status checkOperands(const StepProgram &program);
 /// Defined before use, reduced and gathered exactly once, conflicting accesses ordered, released once and not used after.
 Status checkFlow(const StepProgram &program, const Order &order);
+/// Updates cover every bucket once; what they work on is its state or a staged copy that goes home after.
+Status checkStaging(const StepProgram &program);
 /// No two buffers that may be alive together share bytes of an arena.
 Status checkPlacement(const StepProgram &program, const Order &order);
 

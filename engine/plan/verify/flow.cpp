@@ -382,8 +382,8 @@ Status FlowCheck::checkCodec(const Op &op)
         return encodeBucket(op);
     if (op.kind == OpKind::Decode)
         return decodeBucket(op);
-    if (m_codeOf[at(op.reads[0])] != op.chunk)
-        return broken(op, "gathers " + name(op.reads[0]) + ", which is not the code of its bucket");
+    if (m_codeOf[at(op.reads[0])] != op.chunk || m_codeOf[at(op.writes[0])] != none)
+        return broken(op, "gathers " + name(op.reads[0]) + ", which is not a new code of its bucket");
     m_codeOf[at(op.writes[0])] = op.chunk;
     return {};
 }
@@ -439,7 +439,7 @@ Status FlowCheck::checkStep(const Op &op)
     } else if (op.kind == OpKind::Optimizer) {
         if (m_scalars == none || !m_order.before(m_scalars, op.id))
             return broken(op, "updates before the step's scalars are known");
-        if (m_updates[at(op.chunk)] != none)
+        if (m_updates[at(op.chunk)] != none && op.rowBegin == 0)
             return broken(op, "updates its bucket a second time");
         m_updates[at(op.chunk)] = op.id;
     }

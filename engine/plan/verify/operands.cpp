@@ -472,7 +472,10 @@ Status OperandCheck::checkCollective(const Op &op) const
         return root.kind == kind && !root.persistent && root.parent == none
             && numelOf(root.shape) == bucket.padded;
     };
-    const bool right = gather ? op.reads[0] == bucket.paramSlice
+    const bool fetched = source.kind == MemoryKind::Gathered && !source.persistent && source.parent == none
+        && numelOf(source.shape) * bucket.slices == bucket.padded
+        && m_program.buffer(bucket.paramSlice).kind == MemoryKind::Host;
+    const bool right = gather ? (op.reads[0] == bucket.paramSlice || fetched)
             && (bucket.param != none ? target.id == bucket.param : passing(target, MemoryKind::Gathered))
         : bucket.grad != none ? target.id == bucket.grad && source.id == bucket.grad
                               : target.id == bucket.gradSlice && passing(source, MemoryKind::Buckets);
@@ -528,20 +531,17 @@ Status OperandCheck::checkStepOp(const Op &op) const
             ? Status()
             : broken(op, "must read stats and write nothing");
     const bool codec = op.kind == OpKind::Encode || op.kind == OpKind::Decode;
-    if (op.kind != OpKind::GradNorm && op.kind != OpKind::Optimizer && !codec)
+    const bool copies = op.kind == OpKind::Copy; // of what: staging.cpp
+    if (op.kind != OpKind::GradNorm && op.kind != OpKind::Optimizer && !codec && !copies)
         return broken(op, "is an op that no step has");
-    if (op.chunk < 0 || at(op.chunk) >= m_program.buckets.size() || m_program.kind != ProgramKind::Train)
+    if (op.chunk < 0 || at(op.chunk) >= m_program.buckets.size()
+        || (m_program.kind != ProgramKind::Train && !copies))
         return broken(op, "has no bucket");
     const Bucket &bucket = m_program.buckets[at(op.chunk)];
     if (codec)
         return checkCodec(op, bucket);
-    std::vector<BufferId> writes = {m_program.stats};
-    if (op.kind == OpKind::Optimizer) {
-        writes = {bucket.paramSlice, bucket.exp1, bucket.exp2};
-        if (bucket.master != none)
-            writes.push_back(bucket.master);
-    }
-    if (op.reads != std::vector{bucket.gradSlice} || op.writes != writes)
+    if (op.kind == OpKind::GradNorm
+        && (op.reads != std::vector{bucket.gradSlice} || op.writes != std::vector{m_program.stats}))
         return broken(op, "does not work on its bucket's slices");
     return {};
 }

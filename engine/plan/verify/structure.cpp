@@ -50,8 +50,8 @@ Status checkView(const StepProgram &program, const Buffer &buffer, const std::st
     if (!refers(buffer.parent, program.buffers) || program.buffer(buffer.parent).parent != none)
         return wrong(where, "is a view of something that is not a root buffer");
     const Buffer &root = program.buffer(buffer.parent);
-    if (root.kind != buffer.kind || root.shared != buffer.shared || root.persistent != buffer.persistent
-        || root.dtype != buffer.dtype)
+    if (root.kind != buffer.kind || root.shared != buffer.shared || root.disk != buffer.disk
+        || root.persistent != buffer.persistent || root.dtype != buffer.dtype)
         return wrong(where, "differs in kind or type from " + root.name + ", of which it is a view");
     if (buffer.sliceGroup != none && !refers(buffer.sliceGroup, program.groups))
         return wrong(where, "is sliced over a group that is not there");
@@ -84,7 +84,7 @@ Status checkBuffers(const StepProgram &program)
         if (!refers(buffer.arena, program.arenas))
             return wrong(where, "is in no arena");
         const Arena &arena = program.arenas[at(buffer.arena)];
-        if (arena.kind != buffer.kind || arena.shared != buffer.shared)
+        if (arena.kind != buffer.kind || arena.shared != buffer.shared || arena.disk != buffer.disk)
             return wrong(where, "is in an arena of another kind");
         if (buffer.bytes < 0 || buffer.bytes != bytesOfShape(buffer))
             return wrong(where,
@@ -120,12 +120,14 @@ Status checkBucket(const StepProgram &program, std::size_t index, std::vector<bo
         return holds(slice, own) && program.buffer(slice).parent == root
             && program.buffer(slice).sliceGroup == bucket.group && program.buffer(slice).viewOffset == 0;
     };
-    const auto whole = [&](BufferId root) {
-        return root == none ? bucket.slices > 1 : holds(root, bucket.padded);
-    };
-    if (!whole(bucket.param) || !isSlice(bucket.paramSlice, bucket.param))
+    const auto whole = [&](BufferId root) { return root == none || holds(root, bucket.padded); };
+    const auto onHost = [&](BufferId id) { return program.buffer(id).kind == MemoryKind::Host; };
+    if (!whole(bucket.param) || !isSlice(bucket.paramSlice, bucket.param)
+        || (bucket.param == none && bucket.slices == 1 && !onHost(bucket.paramSlice)))
         return wrong(where, "has no whole storage of its parameters");
-    if (train && (!whole(bucket.grad) || !isSlice(bucket.gradSlice, bucket.grad)))
+    if (train
+        && (!whole(bucket.grad) || (bucket.grad == none && bucket.slices == 1)
+            || !isSlice(bucket.gradSlice, bucket.grad)))
         return wrong(where, "has no whole storage of its gradients");
     if (train
         && (!holds(bucket.exp1, own) || !holds(bucket.exp2, own)

@@ -40,6 +40,7 @@ Status verify(const StepProgram &program)
     const Order order(program);
     RY_TRY(checkOperands(program));
     RY_TRY(checkFlow(program, order));
+    RY_TRY(checkStaging(program));
     return checkPlacement(program, order);
 }
 

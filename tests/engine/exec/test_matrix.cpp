@@ -4,6 +4,7 @@
 #include "tests/engine/exec/expect_parity.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 
 using namespace rankyard;
@@ -27,14 +28,20 @@ public:
         job.batch.micro = one({1, 2, 3});
         job.batch.global =
             l.dp * job.batch.micro * one({1, 2, 3, 4}) * (l.schedule == "interleaved" ? l.pp : 1);
-        job.zero.stage = l.dp * l.cp > 1 ? one({0, 1, 1, 2, 3}) : 0;
+        job.zero.stage = l.dp * l.cp == 1 ? 0 : l.pp > 1 ? one({0, 1}) : one({0, 1, 1, 2, 3});
         job.zero.bucketBytes = one({1, 700, 5000, 1 << 20});
         job.zero.persistenceThreshold = one({0, 50, 100000});
         job.comm.overlapGrads = one({0, 1}) == 1;
         job.comm.overlapParams = one({0, 1}) == 1;
         job.recompute.mode = oneOf({"none", "none", "selective", "attention", "full"});
         job.recompute.every = job.recompute.mode == "none" ? 1 : one({1, 1, 2});
-        job.offload.optimizer = oneOf({"none", "none", "none", "cpu"});
+        job.offload.optimizer = oneOf({"none", "none", "cpu", "nvme"});
+        if (job.offload.optimizer == "nvme")
+            job.offload.nvmePath = std::filesystem::temp_directory_path().string();
+        if (job.offload.optimizer != "none")
+            job.offload.params = oneOf({"none", "cpu"});
+        job.offload.buffers = one({1, 2, 4});
+        job.zero.subGroup = one({90, 700, 1000000000});
         if (l.dp > 1 && l.cp == 1 && job.zero.stage <= 1)
             job.compression.mode = oneOf({"none", "none", "none", "fp16", "int8", "adaptive", "topk"});
         job.compression.errorFeedback = one({0, 1}) == 1;
@@ -97,8 +104,9 @@ std::string nameOf(const spec::JobSpec &job)
     return job.model.family + " dp " + std::to_string(l.dp) + " tp " + std::to_string(l.tp)
         + (l.sequenceParallel ? "s" : "") + " pp " + std::to_string(l.pp) + " cp " + std::to_string(l.cp)
         + " " + l.schedule + " zero " + std::to_string(job.zero.stage) + " recompute " + job.recompute.mode
-        + " offload " + job.offload.optimizer + " compression " + job.compression.mode + " "
-        + rankyard::nameOf(job.precision.compute) + "\n" + dumpJson(spec::writeJob(job));
+        + " offload " + job.offload.optimizer + " params " + job.offload.params + " compression "
+        + job.compression.mode + " " + rankyard::nameOf(job.precision.compute) + "\n"
+        + dumpJson(spec::writeJob(job));
 }
 
 } // namespace
@@ -127,6 +135,7 @@ TEST(Matrix, LayoutsDrawnAtRandomGiveWhatOneRankGives)
         ++covered["zero " + std::to_string(job.zero.stage)];
         ++covered["recompute " + job.recompute.mode];
         ++covered["offload " + job.offload.optimizer];
+        ++covered["params " + job.offload.params];
         ++covered["compression " + job.compression.mode];
         ++covered["world " + std::to_string(job.layout.world())];
         expectParity(job, "seed " + std::to_string(seed) + ": " + nameOf(job), 3);

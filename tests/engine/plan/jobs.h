@@ -126,6 +126,14 @@ inline spec::JobSpec randomLayout(std::mt19937_64 &random)
         job.compression.mode = codecs[pick(0, 3)];
         job.compression.errorFeedback = pick(0, 2) > 0;
     }
+    constexpr const char *tiers[] = {"none", "none", "cpu", "nvme"};
+    job.offload.optimizer = tiers[pick(0, 3)];
+    if (job.offload.optimizer == "nvme")
+        job.offload.nvmePath = "/tmp";
+    if (job.offload.optimizer != "none" && (job.zero.stage % 3 == 0 || layout.dp * layout.cp == 1))
+        job.offload.params = tiers[pick(1, 2)];
+    job.offload.buffers = pick(1, 4);
+    job.zero.subGroup = pick(0, 1) == 0 ? pick(20, 1000) : 1000000000;
     return job;
 }
 

@@ -184,6 +184,8 @@ bool doubleRelease(StepProgram &program, Random &random)
 bool releaseState(StepProgram &program, Random &random)
 {
     const Tensor &tensor = program.tensors[random() % program.tensors.size()];
+    if (program.buckets[at(tensor.bucket)].param == none)
+        return false;
     program.ops.back().releases.push_back(program.buckets[at(tensor.bucket)].param);
     return true;
 }
@@ -293,6 +295,42 @@ bool reduceEarly(StepProgram &program, Random &random)
         }
     }
     return false;
+}
+
+/// What an update has made goes home before the update.
+bool copyEarly(StepProgram &program, Random &random)
+{
+    const Op *update = pickOp(program, random, isKind(OpKind::Optimizer));
+    if (update == nullptr)
+        return false;
+    const Op *home = pickOp(program, random, [&](const Op &op) {
+        return op.kind == OpKind::Copy && op.id > update->id
+            && std::find(update->writes.begin(), update->writes.end(), op.reads[0]) != update->writes.end();
+    });
+    if (home == nullptr)
+        return false;
+    moveOp(program, home->id, update->id);
+    return true;
+}
+
+bool copyBack(StepProgram &program, Random &random)
+{
+    Op *op = pickOp(program, random, isKind(OpKind::Copy));
+    if (op == nullptr)
+        return false;
+    std::swap(op->reads, op->writes);
+    return true;
+}
+
+bool wrongGroupRows(StepProgram &program, Random &random)
+{
+    Op *op = pickOp(program, random, [](const Op &o) {
+        return (o.kind == OpKind::Copy || o.kind == OpKind::Optimizer) && o.rowEnd - o.rowBegin > 1;
+    });
+    if (op == nullptr)
+        return false;
+    (random() % 2 == 0 ? op->rowBegin : op->rowEnd) += 1;
+    return true;
 }
 
 bool encodeEarly(StepProgram &program, Random &random)
@@ -437,6 +475,8 @@ bool wrongBytes(StepProgram &program, Random &random)
 bool wrongView(StepProgram &program, Random &random)
 {
     const Tensor &tensor = program.tensors[random() % program.tensors.size()];
+    if (tensor.param == none)
+        return false;
     Buffer &view = program.buffers[at(tensor.param)];
     const auto size = static_cast<std::int64_t>(bytesOf(view.dtype));
     view.viewOffset += view.viewOffset > 0 ? -size : size;
@@ -545,6 +585,11 @@ const std::vector<Mutation> &mutations()
         {"double an encoding", [](P &p, R &r) { return doubleOp(p, r, isKind(OpKind::Encode)); }, true},
         {"drop a decoding", [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::Decode)); }, true},
         {"double a decoding", [](P &p, R &r) { return doubleOp(p, r, isKind(OpKind::Decode)); }, true},
+        {"drop a copy", [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::Copy)); }, true},
+        {"double a copy", [](P &p, R &r) { return doubleOp(p, r, isKind(OpKind::Copy)); }, true},
+        {"copy too early", copyEarly, true},
+        {"copy another way", copyBack, true},
+        {"wrong rows of a sub-group", wrongGroupRows, true},
         {"encode too early", encodeEarly, true},
         {"another bucket's codes", otherCodes, true},
         {"wrong rows of the loss", wrongRows, true},

@@ -332,6 +332,10 @@ TEST(Passes, PlanRefusesWhatDoesNotCombine)
              j.compression.mode = "int8";
              j.layout.dp = 1;
          }},
+        {"offload.params", "by an optimizer on the host", [](auto &j) { j.offload.params = "cpu"; }},
+        {"zero.stage", "come unit by unit", [](auto &j) { j.offload.params = j.offload.optimizer = "cpu"; }},
+        {"offload.nvme_path", "need a folder", [](auto &j) { j.offload.optimizer = "nvme"; }},
+        {"offload.nvme_path", "nothing is kept", [](auto &j) { j.offload.nvmePath = "/tmp"; }},
     };
     std::set<std::string> met;
     for (const Case &c : cases) {

@@ -358,6 +358,8 @@ TEST(Mutations, EveryKindIsCaught)
     ASSERT_GE(mutations().size(), 25U);
     spec::JobSpec coded = richJob();
     coded.compression.mode = "int8";
+    coded.offload.optimizer = "cpu";
+    coded.zero.subGroup = 100;
     std::mt19937_64 random(7);
     for (const Mutation &mutation : mutations()) {
         bool applied = false;
