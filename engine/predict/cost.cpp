@@ -114,13 +114,14 @@ double CostModel::busBandwidth(const Placement &placement) const
     return inside * outside / std::sqrt(inside * inside + outside * outside);
 }
 
-double CostModel::latency(const Placement &placement) const
+double CostModel::latency(const Placement &placement, bool tree) const
 {
     const int inside = std::min(placement.ranks, placement.perIsland);
     double seconds = (inside - 1) * m_calibration.islandLatency / 7;
-    if (placement.ranks > placement.perIsland && placement.perIsland > 0)
-        seconds += std::log2(static_cast<double>(placement.ranks) / placement.perIsland)
-            * m_calibration.networkLatency;
+    if (placement.ranks > placement.perIsland && placement.perIsland > 0) {
+        const double islands = static_cast<double>(placement.ranks) / placement.perIsland;
+        seconds += (tree ? std::log2(islands) : islands - 1) * m_calibration.networkLatency;
+    }
     return seconds;
 }
 
@@ -128,18 +129,11 @@ double CostModel::collective(plan::OpKind kind, double bytes, const Placement &p
 {
     if (placement.ranks < 2)
         return 0;
-    const double n = placement.ranks;
-    const double once = bytes * (n - 1) / n / busBandwidth(placement) + latency(placement);
-    switch (kind) {
-    case plan::OpKind::AllReduce:
-        return 2 * once;
-    case plan::OpKind::Shift:
-    case plan::OpKind::Send:
-    case plan::OpKind::Recv:
+    if (kind == plan::OpKind::Shift || kind == plan::OpKind::Send || kind == plan::OpKind::Recv)
         return send(bytes, placement.ranks <= placement.perIsland);
-    default:
-        return once;
-    }
+    const double n = placement.ranks;
+    const bool both = kind == plan::OpKind::AllReduce;
+    return (both ? 2 : 1) * (bytes * (n - 1) / n / busBandwidth(placement) + latency(placement, both));
 }
 
 double CostModel::send(double bytes, bool insideIsland) const

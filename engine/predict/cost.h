@@ -139,12 +139,12 @@ public:
     double optimizer(double bytes) const;
 
     /// Ring with as many cards as an island has members of the group (Thakur et al. 2005; NCCL's channels): the slower of island
-    /// and network; latency of a ring inside the island, of a tree over islands. `bytes` is the whole tensor.
+    /// and network; latency of a ring inside the island, over islands of a tree for all-reduce, else of a ring. `bytes` is the whole tensor.
     double collective(plan::OpKind kind, double bytes, const Placement &placement) const;
     double send(double bytes, bool insideIsland) const;
     /// bytes/s of the ring above.
     double busBandwidth(const Placement &placement) const;
-    double latency(const Placement &placement) const;
+    double latency(const Placement &placement, bool tree) const;
 
     const Machine &machine() const { return m_machine; }
     const Calibration &constants() const { return m_calibration; }

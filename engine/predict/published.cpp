@@ -348,7 +348,10 @@ void Reader::software()
         l.shard = static_cast<int>(shard);
     if (contains(m_zero, "hsdp"))
         l.shard = m_run.machine.island;
-    const bool deepspeed = (contains(m_zero, "zero") && !fsdp()) || contains(m_notes, "deepspeed");
+    // MT-NLG and BLOOM: their papers say so (arXiv 2201.11990, 2211.05100).
+    const std::string model = lower(m_run.shape.name);
+    const bool deepspeed = (contains(m_zero, "zero") && !fsdp()) || contains(m_notes, "deepspeed")
+        || contains(model, "mt-nlg") || contains(model, "bloom");
     const auto trait = [&](const char *name, bool has) {
         if (has)
             m_run.traits.emplace_back(name);
@@ -356,9 +359,18 @@ void Reader::software()
     trait("fsdp", fsdp());
     trait("deepspeed", deepspeed && l.zero < 3);
     trait("deepspeed zero 3", deepspeed && l.zero == 3);
+    const bool plain = contains(m_notes, "hf + deepspeed") || contains(m_notes, "deepspeed hf")
+        || contains(model, "deepspeed hf");
+    trait("plain layers", plain);
+    // The parts are gathered again inside the node; with sequence parallelism they are divided anyway.
+    l.scatterSends = !deepspeed && !micro.sequenceParallel;
     trait("deterministic", contains(m_notes, "deterministic kernels"));
     trait("tensor overlap", contains(m_notes, "tp overlap"));
     trait("compiled", contains(m_notes, "torch.compile"));
+    trait("new attention kernels", hopper() && !fsdp());
+    trait("experts", m_run.shape.sparse());
+    trait("latent attention", m_run.shape.latent.has_value());
+    trait("container of 2025", contains(m_notes, "25.0") || contains(m_notes, "25.1"));
     trait("fine-tuning", m_run.what == RunClass::FineTuning);
     trait("early bf16", micro.precision == Precision::Bf16 && !micro.fusedAttention);
     trait("parallel block", contains(m_notes, "parallel transformer block"));
@@ -371,7 +383,7 @@ void Reader::software()
         l.overlapGrads = false;
     l.overlapParams = l.overlapGrads;
     const bool fp16 = micro.precision == Precision::Fp16;
-    l.gradBytes = fp16 || contains(m_notes, "mode pure") ? 2 : 4;
+    l.gradBytes = fp16 || (fsdp() && !contains(m_notes, "mode default")) ? 2 : 4;
     l.paramBytes = 2;
 }
 

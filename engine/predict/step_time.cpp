@@ -202,6 +202,7 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
     unit.head = segmentSeconds(cost, local, OpKind::Forward, UnitKind::Head, Segment::Loss, local.tokens);
     unit.layers = static_cast<double>(shape.layers);
     unit.boundaryBytes = local.bytes * local.rows * local.hidden;
+    unit.tp = static_cast<double>(micro.tp);
     unit.inner = static_cast<double>(micro.tp * micro.cp);
     unit.ep = static_cast<double>(micro.ep);
     unit.tokens = local.tokens;
@@ -236,7 +237,7 @@ Stages stagesOf(const UnitTimes &unit, const Layout &layout, double send)
     const double ends = unit.embedding + unit.head;
     stages.sum = unit.layers * layer + ends + pp * send;
     double middle = std::ceil(unit.layers / pp);
-    double last = middle;
+    double last = std::floor(unit.layers / pp); // uneven: the ends, which have more to do, get fewer
     if (layout.evenEnds) {
         middle = std::ceil((unit.layers + 2) / pp);
         last = middle - 1;
@@ -283,8 +284,9 @@ double roughLog2(double x)
     return exponent + fraction;
 }
 
-/// Time of a ring that moves `bytes` whole tensor once (gather or scatter), as CostModel::collective without its logarithm.
-double ring(const CostModel &cost, double bytes, double ranks, double perIsland)
+/// A ring that moves a whole tensor of `bytes` once (gather or scatter), in `calls` pieces: each piece takes its latency, as many steps
+/// as there are islands (NCCL has trees for all-reduce only). CostModel::collective without its logarithm.
+double ring(const CostModel &cost, double bytes, double ranks, double perIsland, double calls)
 {
     if (ranks < 2)
         return 0;
@@ -296,9 +298,9 @@ double ring(const CostModel &cost, double bytes, double ranks, double perIsland)
         const double outside = cost.machine().networkBandwidth * c.network * perIsland;
         bandwidth =
             perIsland <= 1 ? outside : inside * outside / std::sqrt(inside * inside + outside * outside);
-        latency += roughLog2(ranks / perIsland) * c.networkLatency;
+        latency += (ranks / perIsland - 1) * c.networkLatency;
     }
-    return bytes * (ranks - 1) / ranks / bandwidth + latency;
+    return bytes * (ranks - 1) / ranks / bandwidth + calls * latency;
 }
 
 struct DataTimes {
@@ -331,24 +333,26 @@ DataTimes dataTimes(const CostModel &cost, const UnitTimes &unit, const Layout &
         const double group = layout.shard > 0 ? std::min<double>(layout.shard, ranks) : ranks;
         const double inGroup = std::min(group, perIsland);
         const double times_ = layout.keepGathered ? 1 : layout.microBatches;
-        const double gather = ring(cost, layout.paramBytes * params, group, inGroup);
-        const double scatter = ring(cost, layout.gradBytes * params, group, inGroup);
+        const double gather = ring(cost, layout.paramBytes * params, group, inGroup, layersHere);
+        const double scatter = ring(cost, layout.gradBytes * params, group, inGroup, layersHere);
         // The first layer's gather and the last one's scatter have nothing to hide under.
         const double edge = (gather + scatter) / std::max(1.0, unit.layers);
         add(times_ * gather, times_ * forward, true);
         add(times_ * ((layout.keepGathered ? 0 : gather) + scatter), times_ * backward, true);
         times.exposed += times_ * edge;
         if (group < ranks) // replicas of the shards
-            add(2 * ring(cost, layout.gradBytes * params / group, ranks / group, 1), backward, true);
+            add(2 * ring(cost, layout.gradBytes * params / group, ranks / group, 1, layersHere), backward,
+                true);
         return times;
     }
     // Interleaved, the chunks before the last are reduced while other micro-batches are still on their way.
     const double v = layout.virtualStages;
     const double longer =
         layout.schedule == Schedule::Interleaved ? std::max(1.0, layout.pp * (v - 1) / v) : 1;
-    const double scatter = ring(cost, layout.gradBytes * params, ranks, perIsland);
+    const double buckets = 1 + params / 40e6; // Megatron-LM's size of a bucket, in elements
+    const double scatter = ring(cost, layout.gradBytes * params, ranks, perIsland, buckets);
     const double gather =
-        layout.zero > 0 ? ring(cost, layout.paramBytes * params, ranks, perIsland) : scatter;
+        layout.zero > 0 ? ring(cost, layout.paramBytes * params, ranks, perIsland, buckets) : scatter;
     add(scatter + (layout.zero > 0 ? 0 : gather), longer * backward, layout.overlapGrads);
     if (layout.zero > 0)
         add(gather, longer * forward, layout.overlapParams);
@@ -371,7 +375,8 @@ StepTime combine(const CostModel &cost, const UnitTimes &unit, const Layout &lay
         const double passes = layout.schedule == Schedule::Interleaved ? layout.virtualStages
             : layout.schedule == Schedule::ZeroBubbleV                 ? 2
                                                                        : 1;
-        send = 2 * passes * (1 - c.hidePipeline) * cost.send(unit.boundaryBytes, inside);
+        const double bytes = unit.boundaryBytes / (layout.scatterSends ? unit.tp : 1);
+        send = 2 * passes * (1 - c.hidePipeline) * cost.send(bytes, inside);
     }
     const Stages stages = stagesOf(unit, layout, send);
     StepTime step;

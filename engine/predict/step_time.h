@@ -30,7 +30,8 @@ struct UnitTimes {
     double embeddingParams = 0;
     double headParams = 0;
     double boundaryBytes = 0; ///< between stages, one direction
-    double inner = 1;         ///< tp · cp: ranks that are neighbours before the data group's
+    double tp = 1;
+    double inner = 1; ///< tp · cp: ranks that are neighbours before the data group's
     double ep = 1;
     double tokens = 0; ///< of the micro-batch, over tp and cp
 
@@ -52,7 +53,9 @@ struct Layout {
     bool overlapParams = true;
     double gradBytes = 4; ///< of one gradient on the wire
     double paramBytes = 2;
-    bool evenEnds = false;     ///< embedding and head count as a layer each where stages are cut
+    bool evenEnds = false; ///< embedding and head count as a layer each where stages are cut
+    bool scatterSends =
+        false; ///< each tensor rank sends its part of what all have to the next stage (Narayanan et al. 2021, section 4.1)
     bool keepGathered = false; ///< ZeRO 3 gathers once a step instead of for each micro-batch
 };
 
