@@ -134,9 +134,9 @@ Problem problemOf(const Error &error, const Json &document)
 {
     Problem problem{Severity::Error, error.where, error.what, {}};
     if (!error.found.empty())
-        problem.text += ": " + error.found;
+        problem.text += ". Found " + error.found;
     if (!error.expected.empty())
-        problem.text += "; works: " + error.expected;
+        problem.text += (error.found.empty() ? ". Works: " : "; works: ") + error.expected;
     for (const std::string &change : proposals(error.where, error.expected)) {
         const auto again = readDesign(changed(document, {change}));
         // The same error, or the same place in another way: this leads nowhere.

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/base/file.h"
+#include "engine/data/corpus.h"
 #include "tests/ui/ui_test.h"
 #include "ui/common/actions.h"
 #include "ui/common/notices.h"
 #include "ui/common/settings.h"
 #include "ui/designer/axis_board.h"
 #include "ui/designer/cluster_choice.h"
+#include "ui/designer/compare_view.h"
+#include "ui/designer/data_view.h"
 #include "ui/designer/design_document.h"
 #include "ui/designer/design_form.h"
 #include "ui/designer/design_page.h"
 #include "ui/designer/memory_bars.h"
+#include "ui/designer/prepare_task.h"
 #include "ui/designer/rank_panel.h"
 #include "ui/designer/step_timeline.h"
 #include "ui/designer/verdict_panel.h"
 
+#include <QAbstractItemModelTester>
 #include <QComboBox>
 #include <QFile>
 #include <QImage>
@@ -230,6 +235,26 @@ private slots:
         QVERIFY(f.document().json() == now);
     }
 
+    // What was not saved is there again at the next start, still as a change.
+    void unsavedChangesComeBack()
+    {
+        Settings settings{QString()};
+        Notices notices;
+        test::FakeActions actions;
+        {
+            ActionRegistry registry;
+            DesignPage page({&registry, &settings, &notices, &actions});
+            page.openSomething();
+            page.document()->set("model.layers", 11);
+        }
+        ActionRegistry registry;
+        DesignPage page({&registry, &settings, &notices, &actions});
+        page.openSomething();
+        QCOMPARE(whole(page.document()->value("model.layers")), 11);
+        QVERIFY(page.document()->isDirty());
+        QTRY_VERIFY_WITH_TIMEOUT(page.isReady(), 30'000);
+    }
+
     void launchesTheSavedFile()
     {
         Fixture f;
@@ -383,6 +408,71 @@ private slots:
         QVERIFY(line->end() - line->begin() < static_cast<double>(verdict.timeline->stepNs));
         QImage picture(line->size(), QImage::Format_RGB32);
         line->render(&picture);
+    }
+
+    // The kept design beside the present one: only what differs, and back by one click.
+    void twoDesignsSideBySide()
+    {
+        Fixture f;
+        QTRY_VERIFY(f.page.verdict());
+        f.page.compare()->keep();
+        QCOMPARE(f.page.compare()->model()->rowCount(), 0);
+        const Json kept = f.document().json();
+        f.document().set("model.layers", 3);
+        f.settle();
+        CompareModel *model = f.page.compare()->model();
+        QAbstractItemModelTester tester(model, QAbstractItemModelTester::FailureReportingMode::QtTest);
+        QHash<QString, QStringList> rows;
+        for (int row = 0; row < model->rowCount(); ++row)
+            rows[model->index(row, 0).data().toString()] = {model->index(row, 1).data().toString(),
+                                                            model->index(row, 2).data().toString()};
+        QCOMPARE(rows.value(QStringLiteral("model.layers")),
+                 (QStringList{QStringLiteral("6"), QStringLiteral("3")}));
+        QVERIFY(rows.contains(QStringLiteral("Parameters")));
+        QVERIFY(rows.contains(QStringLiteral("Peak memory of a rank")));
+        QVERIFY(!rows.contains(QStringLiteral("model.hidden"))); // the same in both
+        emit f.page.compare()->loadRequested(f.page.compare()->kept()->document);
+        QVERIFY(f.document().json() == kept);
+        QVERIFY(f.document().isDirty() || f.document().undoStack()->canUndo());
+        f.settle();
+        QCOMPARE(model->rowCount(), 0);
+    }
+
+    // A text becomes a corpus that a job finds by its name; nothing is left behind when it is cancelled.
+    void preparesACorpus()
+    {
+        Fixture f;
+        qputenv("XDG_DATA_HOME", f.dir.filePath(QStringLiteral("data")).toLocal8Bit());
+        QByteArray text = "In the beginning was the word.\n";
+        text = text.repeated(2000);
+        DataView *data = f.page.data();
+        data->setFile(f.write("My Text.txt", text.constData()));
+        QVERIFY(data->sample().startsWith(QStringLiteral("In the beginning")));
+        QCOMPARE(data->corpusName()->text(), QStringLiteral("my-text"));
+        QSignalSpy done(data->task(), &PrepareTask::finished);
+        data->start();
+        QVERIFY(data->task()->isRunning());
+        QTRY_COMPARE(done.count(), 1);
+        QVERIFY2(data->result().contains(QStringLiteral("1 document, 62,001 tokens")),
+                 qPrintable(data->result()));
+        data->use();
+        QVERIFY(f.document().value("data.train") == Json("my-text"));
+        QCOMPARE(whole(f.document().value("model.vocab")), 257);
+        QVERIFY(data::resolveCorpus("my-text", "/"));
+        // Cancelled at the first chance.
+        data->setFile(f.write("large.txt", text.repeated(400).constData()));
+        QSignalSpy failed(data->task(), &PrepareTask::failed);
+        data->kinds()->setCurrentIndex(1);
+        data->start();
+        data->cancel();
+        QTRY_COMPARE(failed.count(), 1);
+        QVERIFY2(data->result().contains(QStringLiteral("Cancelled")), qPrintable(data->result()));
+        QVERIFY(!data::resolveCorpus("large", "/"));
+        // What cannot be read is said.
+        data->setFile(QStringLiteral("/nowhere.txt"));
+        QVERIFY(data->result().contains(QStringLiteral("/nowhere.txt")));
+        QVERIFY(data->file().isEmpty());
+        f.settle();
     }
 
     // An answer to an older question is never shown, and the older work is told to stop.

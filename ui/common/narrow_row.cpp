@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/common/narrow_row.h"
 
-#include <QCoreApplication>
 #include <QEvent>
 #include <QHBoxLayout>
+
+#include <algorithm>
 
 namespace rankyard::ui {
 
@@ -31,22 +32,28 @@ void NarrowRow::changeEvent(QEvent *event)
 bool NarrowRow::event(QEvent *event)
 {
     const bool done = QWidget::event(event);
-    if (event->type() == QEvent::LayoutRequest) {
-        // A text has grown. Showing and hiding asks for a layout too: that one is made here, or this would never end.
-        fit();
-        m_row->activate();
-        QCoreApplication::removePostedEvents(this, QEvent::LayoutRequest);
-    }
+    if (event->type() == QEvent::LayoutRequest)
+        fit(); // a text has grown
     return done;
 }
 
+/// What is shown already is left alone: showing and hiding ask for another layout, which would ask again.
 void NarrowRow::fit()
 {
-    for (QWidget *widget : m_giving)
-        widget->show();
+    const auto widthOf = [this](const QWidget *widget) {
+        const bool shrinks = widget->sizePolicy().horizontalPolicy() & QSizePolicy::ShrinkFlag;
+        const int hint = shrinks ? widget->minimumSizeHint().width() : widget->sizeHint().width();
+        return std::max(hint, widget->minimumWidth()) + m_row->spacing();
+    };
+    int needed = m_row->minimumSize().width();
+    for (const QWidget *widget : m_giving)
+        needed += widget->isHidden() ? widthOf(widget) : 0;
     for (QWidget *widget : m_giving) {
-        if (m_row->minimumSize().width() > width())
-            widget->hide();
+        const bool gives = needed > width();
+        if (gives)
+            needed -= widthOf(widget);
+        if (widget->isHidden() != gives)
+            widget->setVisible(!gives);
     }
 }
 

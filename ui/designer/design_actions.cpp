@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/common/actions.h"
+#include "ui/designer/compare_view.h"
 #include "ui/designer/design_document.h"
 #include "ui/designer/design_page.h"
 #include "ui/designer/rank_panel.h"
@@ -19,14 +20,29 @@ void DesignPage::addActions()
     };
     add("design.open", tr("Open"), tr("A job file, a model's config.json or a cluster file"), "folder",
         QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_O), [this] { chooseFile(); });
-    add("design.new", tr("New design"), tr("Begins again with the smallest job"), "design", {},
-        [this] { begin(Json::object(), {}); });
+    add("design.recent", tr("Open a recent design"), tr("Files that were opened or saved last"), "folder",
+        QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_E), [this] { chooseRecent(); });
+    add("design.new", tr("New design"), tr("Begins again with the smallest job"), "design", {}, [this] {
+        if (mayLeave())
+            begin(Json::object(), {});
+    });
     add("design.save", tr("Save"), tr("Writes the job file"), "export", QKeySequence(QKeySequence::Save),
         [this] { save(); });
     add("design.saveas", tr("Save the design as"), tr("Writes the job to another file"), "export",
         QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_S), [this] { saveAs(); });
     add("design.launch", tr("Launch"), tr("Starts the design as a new run on this machine"), "play",
         QKeySequence(Qt::CTRL | Qt::Key_Return), [this] { launch(); });
+    add("design.step", tr("Show the predicted step"), tr("When each stage does what"), "design",
+        Qt::ALT | Qt::Key_1, [this] { setDrawer(Step); });
+    add("design.compare", tr("Compare designs"), tr("Two designs side by side, only what differs"), "compare",
+        Qt::ALT | Qt::Key_2, [this] { setDrawer(Compare); });
+    add("design.prepare", tr("Prepare a corpus"), tr("Text to tokens, for this design and others"), "inbox",
+        Qt::ALT | Qt::Key_3, [this] { setDrawer(Data); });
+    add("design.keep", tr("Keep this design to compare"), tr("Later changes are compared with it"),
+        "checkpoint", Qt::CTRL | Qt::Key_D, [this] {
+            m_compare->keep();
+            setDrawer(Compare);
+        });
     const std::tuple<const char *, QString, RankMap::Colouring> colours[] = {
         {"design.stages", tr("Colour ranks by stage"), RankMap::Stages},
         {"design.tensor", tr("Colour ranks by tensor group"), RankMap::TensorGroups},

@@ -7,9 +7,12 @@
 #include "ui/common/elided_label.h"
 #include "ui/common/narrow_row.h"
 #include "ui/common/notices.h"
+#include "ui/common/segmented.h"
 #include "ui/common/settings.h"
 #include "ui/designer/axis_board.h"
 #include "ui/designer/cluster_choice.h"
+#include "ui/designer/compare_view.h"
+#include "ui/designer/data_view.h"
 #include "ui/designer/design_document.h"
 #include "ui/designer/design_form.h"
 #include "ui/designer/kind_legend.h"
@@ -24,9 +27,13 @@
 #include <QHBoxLayout>
 #include <QKeyEvent>
 #include <QLabel>
+#include <QMenu>
+#include <QMessageBox>
 #include <QMimeData>
 #include <QPushButton>
+#include <QScrollArea>
 #include <QSplitter>
+#include <QStackedWidget>
 #include <QUndoStack>
 #include <QUrl>
 
@@ -36,6 +43,8 @@ namespace {
 
 constexpr QLatin1String openKey("design/open");
 constexpr QLatin1String recentKey("design/recent");
+constexpr QLatin1String draftKey("design/draft"); ///< what was not saved: it comes back at the next start
+constexpr QLatin1String draftFileKey("design/draftFile");
 constexpr int keptRecent = 8;
 
 bool isModelConfig(const Json &document) { return document.is_object() && document.contains("model_type"); }
@@ -59,6 +68,8 @@ DesignPage::DesignPage(const Context &context, QWidget *parent, VerdictRunner::J
       m_down(new QSplitter(Qt::Vertical, this)),
       m_ranks(new RankPanel(this)),
       m_timeline(new StepTimeline(this)),
+      m_compare(new CompareView(this)),
+      m_data(new DataView(m_document, context.notices, this)),
       m_panel(new VerdictPanel(this))
 {
     setAcceptDrops(true);
@@ -85,6 +96,8 @@ DesignPage::DesignPage(const Context &context, QWidget *parent, VerdictRunner::J
     connect(m_document, &DesignDocument::fileChanged, this, &DesignPage::refreshHead);
     connect(m_form, &DesignForm::openConfigRequested, this, &DesignPage::chooseConfig);
     connect(m_form->cluster(), &ClusterChoice::clusterChanged, this, &DesignPage::ask);
+    connect(m_compare, &CompareView::loadRequested, this,
+            [this](const Json &document) { m_document->replace(document, tr("Back to the kept design")); });
     connect(m_panel, &VerdictPanel::fixChosen, this, [this](const predict::Fix &fix) {
         m_document->apply(fix.changes, tr("Fix: %1").arg(QString::fromStdString(fix.words)));
     });
@@ -97,6 +110,7 @@ DesignPage::~DesignPage()
 {
     m_context.settings->keep(QStringLiteral("design"), m_across);
     m_context.settings->keep(QStringLiteral("designCentre"), m_down);
+    keepDraft();
     if (m_head && !m_head->parentWidget())
         delete m_head;
 }
@@ -130,18 +144,30 @@ void DesignPage::buildHead()
 
 QWidget *DesignPage::buildCentre()
 {
-    auto *step = new Panel({}, this);
-    auto *title = new ElidedLabel(step);
-    title->setFullText(tr("Predicted step"));
-    title->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
-    setRole(title, FontRole::Strong);
-    step->setAccessibleName(title->fullText());
-    step->headLayout()->addWidget(title);
-    m_legend = new KindLegend(step);
-    step->headLayout()->addWidget(m_legend, 1);
-    step->body()->addWidget(m_timeline, 1);
+    auto *lower = new Panel({}, this);
+    lower->setAccessibleName(tr("Step, comparison, data"));
+    auto *head = new NarrowRow(lower);
+    m_drawers = new Segmented(tr("Below the ranks"), {tr("Predicted step"), tr("Compare"), tr("Data")}, head);
+    m_legend = new KindLegend(head);
+    head->row()->addWidget(m_drawers);
+    head->row()->addWidget(m_legend, 1);
+    head->addGiving(m_drawers);
+    lower->headLayout()->addWidget(head, 1);
+    m_stack = new QStackedWidget(lower);
+    m_stack->addWidget(m_timeline);
+    for (QWidget *view : std::initializer_list<QWidget *>{m_compare, m_data}) {
+        auto *scroll = new QScrollArea(m_stack); // large text needs more room than there is
+        scroll->setWidgetResizable(true);
+        scroll->setFrameShape(QFrame::NoFrame);
+        scroll->setFocusPolicy(Qt::NoFocus);
+        scroll->setWidget(view);
+        m_stack->addWidget(scroll);
+    }
+    lower->body()->addWidget(m_stack, 1);
+    connect(m_drawers, &Segmented::changed, this,
+            [this](int index) { setDrawer(static_cast<Drawer>(index)); });
     m_down->addWidget(m_ranks);
-    m_down->addWidget(step);
+    m_down->addWidget(lower);
     m_down->setHandleWidth(12);
     m_down->setObjectName(QStringLiteral("apart"));
     m_down->setChildrenCollapsible(false);
@@ -151,6 +177,18 @@ QWidget *DesignPage::buildCentre()
     around->addWidget(m_down);
     return holder;
 }
+
+void DesignPage::setDrawer(Drawer drawer)
+{
+    m_drawers->setCurrent(drawer);
+    m_stack->setCurrentIndex(drawer);
+    m_legend->setKinds(drawer == Step ? m_timeline->kinds() : std::vector<Kind>());
+}
+
+DesignPage::Drawer DesignPage::drawer() const { return static_cast<Drawer>(m_stack->currentIndex()); }
+
+/// The comparison knows the design at once, its verdict a moment later.
+void DesignPage::compareNow() { m_compare->setNow({m_document->json(), m_verdict}); }
 
 QWidget *DesignPage::headWidget() const { return m_head; }
 
@@ -200,10 +238,30 @@ Status DesignPage::open(const QString &file)
     return {};
 }
 
+void DesignPage::keepDraft()
+{
+    if (!m_open)
+        return;
+    m_context.settings->setValue(
+        draftKey, m_document->isDirty() ? QString::fromStdString(m_document->text()) : QString());
+    m_context.settings->setValue(draftFileKey, m_document->file());
+}
+
 void DesignPage::openSomething()
 {
     if (m_open)
         return;
+    const QString draft = m_context.settings->value(draftKey).toString();
+    if (!draft.isEmpty()) {
+        if (const auto document = parseJson(draft.toStdString(), "draft")) {
+            const QString file = m_context.settings->value(draftFileKey).toString();
+            begin(Json::object(), {});
+            if (file.isEmpty() || !m_document->open(file))
+                begin(Json::object(), {});
+            m_document->replace(withDefaults(*document), tr("Changes of last time"));
+            return;
+        }
+    }
     const QString last = m_context.settings->value(openKey).toString();
     if (!last.isEmpty() && QFileInfo::exists(last) && open(last))
         return;
@@ -220,8 +278,40 @@ void DesignPage::openSomething()
     begin(Json::object(), {});
 }
 
+bool DesignPage::mayLeave()
+{
+    if (!m_document->isDirty())
+        return true;
+    const auto answer = QMessageBox::question(
+        this, tr("Save the changes?"), tr("The design has changes that are not saved."),
+        QMessageBox::Save | QMessageBox::Discard | QMessageBox::Cancel, QMessageBox::Save);
+    return answer == QMessageBox::Discard || (answer == QMessageBox::Save && save());
+}
+
+void DesignPage::chooseRecent()
+{
+    QMenu menu(this);
+    for (const QString &file : recent()) {
+        QAction *action = menu.addAction(QFileInfo(file).fileName());
+        action->setToolTip(file);
+        action->setEnabled(QFileInfo::exists(file));
+        connect(action, &QAction::triggered, this, [this, file] {
+            if (!mayLeave())
+                return;
+            if (const Status opened = open(file); !opened)
+                tell(opened.error());
+        });
+    }
+    if (menu.isEmpty())
+        menu.addAction(tr("No design was saved or opened yet"))->setEnabled(false);
+    menu.setToolTipsVisible(true);
+    menu.exec(mapToGlobal(QPoint(width() / 2, 0)));
+}
+
 void DesignPage::chooseFile()
 {
+    if (!mayLeave())
+        return;
     const QString file =
         QFileDialog::getOpenFileName(this, tr("Open a design"), {}, tr("Jobs (*.json);;All files (*)"));
     if (file.isEmpty())
@@ -308,7 +398,11 @@ void DesignPage::ask()
     const auto &cluster = m_form->cluster()->cluster();
     m_form->axes()->setPlaces(cluster ? cluster::Slots(*cluster).count() : 0, cluster && cluster->gpus() > 0);
     const auto &job = m_document->job();
-    m_ranks->setDesign(job ? std::optional(job->layout) : std::nullopt, cluster);
+    // Where the ranks are does not depend on the batch, or whatever else is wrong.
+    spec::Layout layout;
+    const auto &sizes = m_form->axes()->factors()->sizes();
+    std::tie(layout.tp, layout.cp, layout.pp, layout.dp) = std::tie(sizes[0], sizes[1], sizes[2], sizes[3]);
+    m_ranks->setDesign(job ? job->layout : layout, cluster);
     if (!job || !cluster) {
         m_runner->cancel();
         predict::Problem problem;
@@ -323,6 +417,7 @@ void DesignPage::ask()
         m_legend->setKinds({});
         m_panel->setProblem(problem);
         m_form->setProblems({problem});
+        compareNow();
         emit ready();
         return;
     }
@@ -341,7 +436,9 @@ void DesignPage::take(const std::shared_ptr<const predict::Verdict> &verdict)
     m_panel->setVerdict(verdict, cluster && cluster->gpus() > 0 ? tr("GPU") : tr("rank"));
     m_form->setProblems(verdict->problems);
     m_timeline->setVerdict(verdict);
-    m_legend->setKinds(m_timeline->kinds());
+    setDrawer(drawer()); // with the legend of the new step
+    compareNow();
+    keepDraft();
     emit ready();
 }
 
@@ -367,6 +464,7 @@ void DesignPage::dragEnterEvent(QDragEnterEvent *event)
 
 void DesignPage::dropEvent(QDropEvent *event)
 {
+    event->acceptProposedAction();
     if (const Status opened = open(event->mimeData()->urls()[0].toLocalFile()); !opened)
         tell(opened.error());
 }

@@ -9,10 +9,13 @@
 
 class QPushButton;
 class QSplitter;
+class QStackedWidget;
 
 namespace rankyard::ui {
 
 class ActionRegistry;
+class CompareView;
+class DataView;
 class DesignDocument;
 class DesignForm;
 class ElidedLabel;
@@ -20,6 +23,7 @@ class KindLegend;
 class NarrowRow;
 class Notices;
 class RankPanel;
+class Segmented;
 class Settings;
 class StepTimeline;
 class VerdictPanel;
@@ -36,6 +40,9 @@ public:
         Notices *notices;
         RunActions *actions;
     };
+    /// What stands below the ranks.
+    enum Drawer { Step, Compare, Data };
+
     explicit DesignPage(const Context &context, QWidget *parent = nullptr, VerdictRunner::Judge judge = {});
     ~DesignPage() override;
 
@@ -53,6 +60,10 @@ public:
     VerdictPanel *panel() const { return m_panel; }
     RankPanel *ranks() const { return m_ranks; }
     StepTimeline *timeline() const { return m_timeline; }
+    CompareView *compare() const { return m_compare; }
+    DataView *data() const { return m_data; }
+    void setDrawer(Drawer drawer);
+    Drawer drawer() const;
     const std::shared_ptr<const predict::Verdict> &verdict() const { return m_verdict; }
     /// Everything that the document says has been judged and is drawn.
     bool isReady() const;
@@ -73,11 +84,15 @@ private:
     void buildHead();
     QWidget *buildCentre();
     void chooseFile();
+    void chooseRecent();
+    bool mayLeave(); ///< asks where a change would be lost
+    void keepDraft();
     void chooseConfig();
     void begin(const Json &document, const QString &file);
     void documentChanged();
     void refreshHead();
     void ask();
+    void compareNow();
     void take(const std::shared_ptr<const predict::Verdict> &verdict);
     void remember(const QString &file);
     void tell(const Error &error);
@@ -94,6 +109,10 @@ private:
     RankPanel *m_ranks;
     StepTimeline *m_timeline;
     KindLegend *m_legend = nullptr;
+    Segmented *m_drawers = nullptr;
+    QStackedWidget *m_stack = nullptr;
+    CompareView *m_compare;
+    DataView *m_data;
     VerdictPanel *m_panel;
     std::shared_ptr<const predict::Verdict> m_verdict;
     bool m_open = false;

@@ -43,15 +43,14 @@ RankPanel::RankPanel(QWidget *parent)
     setRole(m_summary, FontRole::Small);
     // Where there is no room, the colours have their actions.
     auto *head = new NarrowRow(this);
-    auto *title = new ElidedLabel(head);
-    title->setFullText(tr("Ranks on the cluster"));
+    auto *title = new QLabel(tr("Ranks on the cluster"), head);
     setRole(title, FontRole::Strong);
-    setAccessibleName(title->fullText());
-    title->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
+    setAccessibleName(title->text());
     head->row()->addWidget(title);
     head->row()->addWidget(m_summary, 1);
     head->row()->addWidget(m_colouring);
     head->addGiving(m_colouring);
+    head->addGiving(title);
     headLayout()->addWidget(head, 1);
     body()->addWidget(m_map, 1);
     m_detail->setWordWrap(true);
