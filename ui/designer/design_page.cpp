@@ -160,6 +160,8 @@ QWidget *DesignPage::buildCentre()
         scroll->setWidgetResizable(true);
         scroll->setFrameShape(QFrame::NoFrame);
         scroll->setFocusPolicy(Qt::NoFocus);
+        view->setObjectName(QStringLiteral("sideContent"));
+        view->setAttribute(Qt::WA_StyledBackground);
         scroll->setWidget(view);
         m_stack->addWidget(scroll);
     }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What the Design page draws, and its drawers.
+#include "engine/data/corpus.h"
+#include "tests/ui/design_fixture.h"
+#include "ui/designer/compare_view.h"
+#include "ui/designer/data_view.h"
+#include "ui/designer/memory_bars.h"
+#include "ui/designer/prepare_task.h"
+#include "ui/designer/rank_panel.h"
+#include "ui/designer/step_timeline.h"
+#include "ui/designer/verdict_panel.h"
+
+#include <QAbstractItemModelTester>
+#include <QComboBox>
+#include <QImage>
+#include <QSignalSpy>
+#include <QUndoStack>
+
+using namespace rankyard;
+using namespace rankyard::ui;
+using Fixture = test::DesignFixture;
+using test::whole;
+
+class TestDesignViews : public test::UiTest
+{
+    Q_OBJECT
+private slots:
+    // The bars are the numbers: each part as wide as its share of the bar.
+    void barsAreToScale()
+    {
+        Fixture f;
+        f.document().apply({"layout.pp=2", "layout.dp=1", "batch.global=8"}, {});
+        f.settle();
+        MemoryBars *bars = f.page.panel()->bars();
+        const auto &stages = f.page.verdict()->stages;
+        QCOMPARE(stages.size(), std::size_t(2));
+        const auto bytes = [&](int stage, plan::MemoryKind kind) {
+            return static_cast<double>(
+                stages[static_cast<std::size_t>(stage)].report.bytes[static_cast<std::size_t>(kind)]);
+        };
+        const double perByte =
+            bars->partOf(0, plan::MemoryKind::Activations).width() / bytes(0, plan::MemoryKind::Activations);
+        for (int stage = 0; stage < 2; ++stage) {
+            for (const auto kind :
+                 {plan::MemoryKind::Params, plan::MemoryKind::Optimizer, plan::MemoryKind::Activations})
+                QVERIFY(std::abs(bars->partOf(stage, kind).width() - perByte * bytes(stage, kind)) < 1e-6);
+        }
+        bars->setFocus();
+        QTest::keyClick(bars, Qt::Key_Down);
+        QCOMPARE(bars->current(), 0);
+        QTest::keyClick(bars, Qt::Key_Down);
+        QCOMPARE(bars->current(), 1);
+        QVERIFY(bars->partsOf(1).contains(QStringLiteral("optimizer")));
+    }
+
+    // Ranks on their places: tensor groups fastest, then replicas, then stages.
+    void ranksLightTheirGroups()
+    {
+        Fixture f;
+        f.document().apply({"cluster=dgx-a100-80 x 3", "model.heads=8", "model.hidden=512", "layout.tp=4",
+                            "layout.dp=2", "layout.pp=3", "batch.global=24", "batch.micro=1"},
+                           {});
+        f.settle();
+        RankMap *map = f.page.ranks()->map();
+        QCOMPARE(map->world(), 24);
+        QCOMPARE(map->colourOf(7), 0);
+        QCOMPARE(map->colourOf(8), 1); // the second stage
+        map->setColouring(RankMap::TensorGroups);
+        QCOMPARE(map->colourOf(3), map->colourOf(0));
+        QVERIFY(map->colourOf(4) != map->colourOf(0));
+        QTest::mouseClick(map, Qt::LeftButton, {}, map->cellOf(5).center().toPoint());
+        QCOMPARE(map->selected(), 5);
+        const auto &groups = map->groups();
+        QCOMPARE(groups.size(), std::size_t(3));
+        QCOMPARE(groups[0].ranks, (std::vector<int>{4, 5, 6, 7}));
+        QCOMPARE(groups[0].worst.link.path, cluster::Path::NvSwitch);
+        QCOMPARE(groups[1].ranks, (std::vector<int>{1, 5}));
+        QCOMPARE(groups[2].ranks, (std::vector<int>{5, 13, 21}));
+        QVERIFY(f.page.ranks()->detail().contains(QStringLiteral("tensor 4–7 (NVSwitch")));
+        QTest::keyClick(map, Qt::Key_Right);
+        QCOMPARE(map->selected(), 6);
+        QTest::keyClick(map, Qt::Key_Escape);
+        QCOMPARE(map->selected(), -1);
+        // Groups of six on nodes of eight: two of four leave their node, and that is said.
+        f.document().apply({"model.heads=6", "model.hidden=384", "layout.tp=6", "layout.dp=4", "layout.pp=1"},
+                           {});
+        f.settle();
+        map->select(7);
+        QVERIFY2(f.page.ranks()->detail().contains(QStringLiteral("leaves its fast island")),
+                 qPrintable(f.page.ranks()->detail()));
+        f.document().set("layout.dp", 40);
+        QCOMPARE(map->world(), 0);
+        f.settle();
+    }
+
+    // What is drawn is what was simulated, op by op.
+    void theStepIsDrawn()
+    {
+        Fixture f;
+        f.document().apply({"layout.pp=2", "layout.dp=1", "batch.global=16", "batch.micro=4"}, {});
+        f.settle();
+        StepTimeline *line = f.page.timeline();
+        const auto &verdict = *f.page.verdict();
+        QVERIFY(verdict.timeline);
+        const auto &lanes = line->lanes();
+        QVERIFY(lanes.size() >= 2);
+        qint64 busy = 0;
+        for (const StepTimeline::Span &span : lanes[0].spans)
+            busy += span.end - span.begin;
+        QCOMPARE(busy, verdict.timeline->stages[0].computeNs);
+        QCOMPARE(line->end(), static_cast<double>(verdict.timeline->stepNs));
+        const StepTimeline::Hit second{0, 1};
+        const QRectF box = line->rectOf(second);
+        QCOMPARE(line->hit(box.center()), second);
+        QVERIFY2(line->tipOf(second).contains(QStringLiteral("forward")), qPrintable(line->tipOf(second)));
+        line->zoomAt(box.center().x(), 8);
+        QVERIFY(std::abs(line->rectOf(second).width() - 8 * box.width()) < 0.01);
+        QVERIFY(std::abs(line->rectOf(second).center().x() - box.center().x()) < 0.01);
+        line->setFocus();
+        QTest::keyClick(line, Qt::Key_F);
+        QCOMPARE(line->begin(), 0.0);
+        QTest::keyClick(line, Qt::Key_Period);
+        QTest::keyClick(line, Qt::Key_Period);
+        QCOMPARE(line->current(), second);
+        QTest::keyClick(line, Qt::Key_W);
+        QVERIFY(line->end() - line->begin() < static_cast<double>(verdict.timeline->stepNs));
+        QImage picture(line->size(), QImage::Format_RGB32);
+        line->render(&picture);
+    }
+
+    // The kept design beside the present one: only what differs, and back by one click.
+    void twoDesignsSideBySide()
+    {
+        Fixture f;
+        QTRY_VERIFY(f.page.verdict());
+        f.page.compare()->keep();
+        QCOMPARE(f.page.compare()->model()->rowCount(), 0);
+        const Json kept = f.document().json();
+        f.document().set("model.layers", 3);
+        f.settle();
+        CompareModel *model = f.page.compare()->model();
+        QAbstractItemModelTester tester(model, QAbstractItemModelTester::FailureReportingMode::QtTest);
+        QHash<QString, QStringList> rows;
+        for (int row = 0; row < model->rowCount(); ++row)
+            rows[model->index(row, 0).data().toString()] = {model->index(row, 1).data().toString(),
+                                                            model->index(row, 2).data().toString()};
+        QCOMPARE(rows.value(QStringLiteral("model.layers")),
+                 (QStringList{QStringLiteral("6"), QStringLiteral("3")}));
+        QVERIFY(rows.contains(QStringLiteral("Parameters")));
+        QVERIFY(rows.contains(QStringLiteral("Peak memory of a rank")));
+        QVERIFY(!rows.contains(QStringLiteral("model.hidden"))); // the same in both
+        emit f.page.compare()->loadRequested(f.page.compare()->kept()->document);
+        QVERIFY(f.document().json() == kept);
+        QVERIFY(f.document().isDirty() || f.document().undoStack()->canUndo());
+        f.settle();
+        QCOMPARE(model->rowCount(), 0);
+    }
+
+    // A text becomes a corpus that a job finds by its name; nothing is left behind when it is cancelled.
+    void preparesACorpus()
+    {
+        Fixture f;
+        qputenv("XDG_DATA_HOME", f.dir.filePath(QStringLiteral("data")).toLocal8Bit());
+        QByteArray text = "In the beginning was the word.\n";
+        text = text.repeated(2000);
+        DataView *data = f.page.data();
+        data->setFile(f.write("My Text.txt", text.constData()));
+        QVERIFY(data->sample().startsWith(QStringLiteral("In the beginning")));
+        QCOMPARE(data->corpusName()->text(), QStringLiteral("my-text"));
+        QSignalSpy done(data->task(), &PrepareTask::finished);
+        data->start();
+        QVERIFY(data->task()->isRunning());
+        QTRY_COMPARE(done.count(), 1);
+        QVERIFY2(data->result().contains(QStringLiteral("1 document, 62,001 tokens")),
+                 qPrintable(data->result()));
+        data->use();
+        QVERIFY(f.document().value("data.train") == Json("my-text"));
+        QCOMPARE(whole(f.document().value("model.vocab")), 257);
+        QVERIFY(data::resolveCorpus("my-text", "/"));
+        // Cancelled at the first chance.
+        data->setFile(f.write("large.txt", text.repeated(400).constData()));
+        QSignalSpy failed(data->task(), &PrepareTask::failed);
+        data->kinds()->setCurrentIndex(1);
+        data->start();
+        data->cancel();
+        QTRY_COMPARE(failed.count(), 1);
+        QVERIFY2(data->result().contains(QStringLiteral("Cancelled")), qPrintable(data->result()));
+        QVERIFY(!data::resolveCorpus("large", "/"));
+        // What cannot be read is said.
+        data->setFile(QStringLiteral("/nowhere.txt"));
+        QVERIFY(data->result().contains(QStringLiteral("/nowhere.txt")));
+        QVERIFY(data->file().isEmpty());
+        f.settle();
+    }
+};
+
+static test::Register<TestDesignViews> registered;
+#include "test_design_views.moc"
