@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/combine.h"
 
+#include "engine/plan/plan.h"
+
 #include <algorithm>
 
 namespace rankyard::plan {
@@ -14,6 +16,9 @@ bool offloadsParams(const JobSpec &job) { return job.offload.params != "none"; }
 std::string paramsTier(const JobSpec &job) { return job.offload.params; }
 std::string zeroStage(const JobSpec &job) { return std::to_string(job.zero.stage); }
 std::string nvmePath(const JobSpec &job) { return job.offload.nvmePath.value_or("null"); }
+std::string shardOf(const JobSpec &job) { return std::to_string(job.zero.shard); }
+std::string algorithm(const JobSpec &job) { return job.comm.algorithm; }
+std::int64_t replicas(const JobSpec &job) { return job.layout.dp * job.layout.cp; }
 std::string compressionMode(const JobSpec &job) { return job.compression.mode; }
 
 constexpr Combination table[] = {
@@ -24,6 +29,26 @@ constexpr Combination table[] = {
     {"compression.mode", "without replicas there is no data-parallel reduction to compress",
      [](const JobSpec &job) { return compresses(job) && job.layout.dp * job.layout.cp == 1; },
      compressionMode, "none, or layout.dp 2"},
+    {"comm.algorithm", "codes are gathered, there is no sum to write out in steps",
+     [](const JobSpec &job) { return job.comm.algorithm != "library" && compresses(job); }, algorithm,
+     "library, or compression.mode none"},
+    {"comm.algorithm", "the reductions of ZeRO 2 and 3 are not written out in steps",
+     [](const JobSpec &job) { return job.comm.algorithm != "library" && job.zero.stage >= 2; }, algorithm,
+     "library, or zero.stage 1"},
+    {"comm.algorithm", "a program with a step for each of more than 64 ranks would be nothing to read",
+     [](const JobSpec &job) {
+         return job.comm.algorithm != "library"
+             && replicas(job) * (job.layout.sequenceParallel ? job.layout.tp : 1) > 64;
+     },
+     algorithm, "library"},
+    {"zero.shard", "shards need something that is sharded",
+     [](const JobSpec &job) { return job.zero.shard > 0 && job.zero.stage == 0; }, shardOf,
+     "0, or zero.stage 1"},
+    {"zero.shard", "blocks of equal size, of two ranks at least: a divisor of layout.dp · layout.cp",
+     [](const JobSpec &job) {
+         return job.zero.shard > 0 && (job.zero.shard == 1 || replicas(job) % job.zero.shard != 0);
+     },
+     shardOf, "0 (all of them), or a divisor above 1"},
     {"offload.params", "parameters on the host are updated there, by an optimizer on the host",
      [](const JobSpec &job) { return offloadsParams(job) && job.offload.optimizer == "none"; }, paramsTier,
      "none, or offload.optimizer cpu"},
@@ -44,6 +69,11 @@ constexpr Combination table[] = {
 };
 
 } // namespace
+
+std::int64_t shardRanks(const JobSpec &job)
+{
+    return job.zero.shard > 1 && job.zero.shard < replicas(job) ? job.zero.shard : 0;
+}
 
 std::span<const Combination> combinations() { return table; }
 

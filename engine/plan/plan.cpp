@@ -192,6 +192,20 @@ void addGroups(StepProgram &program, const spec::JobSpec &job)
         add(context ? "tp-dp-cp" : "tp-dp",
             context ? std::vector<std::string>{"tp", "cp", "dp"} : std::vector<std::string>{"tp", "dp"},
             layout.tp * layout.cp * layout.dp);
+    // Shards inside blocks of neighbours, the same shard of all blocks.
+    if (const std::int64_t shard = shardRanks(job); shard > 0) {
+        const std::int64_t blocks = layout.dp * layout.cp / shard;
+        const std::vector<std::string> axes =
+            context ? std::vector<std::string>{"cp", "dp"} : std::vector<std::string>{"dp"};
+        std::vector<std::string> rowAxes = axes;
+        rowAxes.insert(rowAxes.begin(), "tp");
+        add("shard", axes, shard, Pick::Inner);
+        add("replicas", axes, blocks, Pick::Outer);
+        if (layout.tp > 1 && layout.sequenceParallel) {
+            add("tp-shard", rowAxes, shard * layout.tp, Pick::Inner);
+            add("tp-replicas", rowAxes, blocks, Pick::Outer);
+        }
+    }
     add("kv", {"tp"}, Split(job).keyCopies, Pick::Inner);
     const bool ends = program.role.stage == 0 || program.role.stage == layout.pp - 1;
     const bool apart = layout.pp > 1 && layout.schedule != "zbv"; // in a V the first stage has both ends
@@ -216,6 +230,7 @@ StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind, std::int32_
     markAccumulation(program);
     unitGatherPass(context);
     gatherPass(context);
+    ringPass(context);
     tailPass(context);
     offloadPass(context);
     dropUnused(program);

@@ -52,9 +52,12 @@ struct Plan {
 };
 
 /// Runs the passes, in this order: units of the stage by its schedule → transfers of the tensor group → rings of the context
-/// group → recomputation → gradient buckets and reductions → compression → gradients and parameters in shards → parameter gathers → optimizer
+/// group → recomputation → gradient buckets and reductions → compression → gradients and parameters in shards → parameter gathers → rings written out → optimizer
 /// tail → dependencies (waits, releases) → placement; then the verifier. Deterministic: equal jobs give equal digests anywhere.
 Result<Plan> makePlan(const spec::JobSpec &job);
+
+/// Ranks that share the slices of a bucket with zero.shard, 0 where all replicas do.
+std::int64_t shardRanks(const spec::JobSpec &job);
 
 /// Bytes by memory kind of one rank: the arenas of the plan. `peak` is their sum.
 struct MemoryReport {

@@ -89,6 +89,7 @@ OrderedJson write(const Bucket &bucket)
             json[key] = id;
     };
     put("group", bucket.group);
+    put("replicas", bucket.replicas);
     put("tie", bucket.tie);
     json["tensors"] = bucket.tensors;
     put("param", bucket.param);
@@ -400,6 +401,7 @@ Status read(ObjectReader &reader, const Json &, const Counts &counts, Bucket &bu
     reader.integer("padded", bucket.padded, 0, mostBytes);
     reader.integer("slices", bucket.slices, 1, mostCount);
     reader.index("group", bucket.group, counts.groups, false);
+    reader.index("replicas", bucket.replicas, counts.groups, false);
     reader.index("tie", bucket.tie, counts.groups, false);
     reader.list("tensors", bucket.tensors, 0, static_cast<std::int64_t>(counts.tensors) - 1);
     reader.index("param", bucket.param, counts.buffers, false);

@@ -85,7 +85,7 @@ MemoryReport memoryOf(const Plan &plan, int rank)
 
 std::int64_t wireBytes(OpKind kind, std::int64_t payload, int groupSize)
 {
-    if (kind == OpKind::Send)
+    if (kind == OpKind::Send || kind == OpKind::Shift)
         return payload;
     if (groupSize < 2 || !isCollective(kind))
         return 0;

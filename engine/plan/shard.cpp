@@ -89,7 +89,10 @@ std::vector<ShardRange> shardOf(const StepProgram &program, const RankGrid &grid
         bucket.group == none ? 0 : grid.indexIn(rank, program.groups[static_cast<std::size_t>(bucket.group)]);
     const std::int64_t length = bucket.padded / bucket.slices;
     const std::int64_t begin = bucket.slices > 1 ? place * length : 0;
-    return rangesIn(program, grid, rank, index, begin, begin + length, bucket.slices > 1 || place == 0);
+    const bool firstBlock = bucket.replicas == none
+        || grid.indexIn(rank, program.groups[static_cast<std::size_t>(bucket.replicas)]) == 0;
+    return rangesIn(program, grid, rank, index, begin, begin + length,
+                    (bucket.slices > 1 || place == 0) && firstBlock);
 }
 
 std::vector<ShardRange> wholeOf(const StepProgram &program, const RankGrid &grid, int rank,

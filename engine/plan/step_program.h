@@ -122,8 +122,9 @@ struct Buffer {
     BufferId parent = none;
     std::int64_t viewOffset = 0;
     GroupId sliceGroup = none;
-    std::int32_t sliceShift = 0; ///< of a ring written out: whose slice
-    TensorId tensor = none;      ///< the parameter whose value or gradient this is
+    std::int32_t sliceShift =
+        0;                  ///< of a reduction in steps: whose slice, that of the rank so many places after
+    TensorId tensor = none; ///< the parameter whose value or gradient this is
     bool operator==(const Buffer &) const = default;
 };
 
@@ -138,7 +139,7 @@ enum class Pick : std::uint8_t {
 struct Group {
     GroupId id = none;
     std::string
-        name; ///< "tp", "cp", "pp", "dp", "dp-cp", "tp-dp", "kv", "embedding", "world": as reports and charts call it
+        name; ///< "tp", "cp", "pp", "dp", "dp-cp", "tp-dp", "shard", "replicas", "kv", "embedding", "world": as reports and charts call it
     std::vector<std::string> axes; ///< of the layout: {"dp"}
     std::int32_t size = 1; ///< ranks in it, > 1: groups of one need no collectives and are not in a program
     Pick pick = Pick::All;
@@ -207,6 +208,7 @@ struct Bucket {
     std::int64_t padded = 0; ///< elements with padding: a multiple of `slices`
     std::int32_t slices = 1; ///< ranks of `group` for ZeRO ≥ 1, else 1
     GroupId group = none;    ///< gradients are summed over it; none when no other rank holds this bucket
+    GroupId replicas = none; ///< the slices are then summed over it: blocks that hold the same shards
     GroupId tie = none;      ///< the slices are then summed over it: the two copies of a tied embedding
     std::vector<TensorId> tensors; ///< by offset
     BufferId param = none;         ///< none with ZeRO 3: gathered for each use

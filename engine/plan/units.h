@@ -107,8 +107,10 @@
 ///   AllGather of code         code                       codes [n, …]
 ///   Decode                    codes                      gradSlice                (sum over ranks, in their order)
 ///
-/// Ring written out, chunk b, over n ranks: Shift slice(−k) → part, Add part → slice(−k−1), k = 0 … n−2; to gather
-/// Shift slice(1−k) → slice(−k). slice(s) is the view whose sliceShift is s.
+/// In steps, chunk b, over n ranks, k = 0 … n−2; slice(s) is the view whose sliceShift is s, a Shift goes to the peer `peer` places on:
+///   ring              Shift slice(−k−1) → part by 1, Add part → slice(−k−2); to gather Shift slice(−k) → slice(−k−1) by 1
+///   direct            Shift slice(k+1) → part by k+1, Add part → slice(0); to gather Shift slice(0) → slice(−k−1) by k+1
+/// Shards in blocks (zero.shard), chunk b: AllReduce gradSlice in place over the replicas, after the reduction inside the block.
 ///
 /// `loss` is the program's `stats` buffer: the sum of the chunk's token losses is added to stats[loss] in fp64.
 /// `accumulate` says for dW, dw, db, dwpe and dwte whether to add or to write (dwpe, dwte: fill with zeros first). The rows

@@ -128,8 +128,7 @@ void addZero(Fields &f, Zero &z)
     f.push_back(
         {"zero.stage", &z.stage,
          range(0, 3, "1: optimizer states, 2: gradients too, 3: parameters too are sharded over dp")});
-    f.push_back(
-        {"zero.shard", &z.shard, range(0, 65536, "Ranks that share one copy; 0: all of dp").onlyDefault()});
+    f.push_back({"zero.shard", &z.shard, range(0, 65536, "Ranks that share one copy; 0: all of dp")});
     f.push_back(
         {"zero.bucket_bytes", &z.bucketBytes, range(1, maxBytes, "Size of a gradient bucket in bytes")});
     f.push_back({"zero.prefetch_bytes", &z.prefetchBytes,
@@ -146,9 +145,8 @@ void addZero(Fields &f, Zero &z)
 
 void addComm(Fields &f, Comm &c)
 {
-    f.push_back(
-        {"comm.algorithm", &c.algorithm,
-         oneOf({"ring", "direct", "library"}, "How a reduction is carried out").only({"library", "direct"})});
+    f.push_back({"comm.algorithm", &c.algorithm,
+                 oneOf({"ring", "direct", "library"}, "How a reduction is carried out")});
     f.push_back({"comm.overlap_grads", &c.overlapGrads, any("Reduce gradient buckets during backward")});
     f.push_back({"comm.overlap_params", &c.overlapParams, any("Gather parameters during forward")});
     f.push_back({"comm.env", &c.env, any("Variables of the workers: OMP_*, MKL_*, LC_ALL, CUDA_*, NCCL_*")});

@@ -16,6 +16,7 @@ constexpr std::int64_t firstBucketBytes = 1 << 20;
 /// Who sums a tensor's gradient, and with ZeRO 3 the unit for which it is gathered: tensors of one bucket have this in common.
 struct Reducers {
     GroupId group = none;
+    GroupId replicas = none;
     GroupId tie = none;
     std::pair<UnitKind, std::int32_t> unit = {UnitKind::None, none};
     bool exact = false; ///< reduced as it is in a job that compresses
@@ -32,6 +33,10 @@ Reducers reducersOf(const PassContext &context, const Tensor &tensor)
     Reducers reducers;
     reducers.group =
         byRows ? context.group(ring ? "tp-dp-cp" : "tp-dp") : context.group(ring ? "dp-cp" : "dp");
+    if (context.hasGroup("shard")) {
+        reducers.group = context.group(byRows ? "tp-shard" : "shard");
+        reducers.replicas = context.group(byRows ? "tp-replicas" : "replicas");
+    }
     if (tensor.name == "wte.weight")
         reducers.tie = context.group("embedding");
     reducers.exact = context.job.compression.mode != "none" && !compresses(context.job, tensor);
@@ -154,7 +159,7 @@ Op reduction(PassContext context, OpKind kind, GroupId group, BufferId target)
     return op;
 }
 
-/// Copies of KV heads, then the replicas, then the copies of a tied embedding.
+/// Copies of KV heads, then the replicas, in blocks and across, then the copies of a tied embedding.
 std::vector<Op> reductionsOf(PassContext context, std::int32_t index)
 {
     std::vector<Op> ops = copyReductions(context, index, [&](TensorId id) {
@@ -164,6 +169,8 @@ std::vector<Op> reductionsOf(PassContext context, std::int32_t index)
     if (bucket.group != none)
         ops.push_back(reduction(context, bucket.slices > 1 ? OpKind::ReduceScatter : OpKind::AllReduce,
                                 bucket.group, bucket.grad));
+    if (bucket.replicas != none)
+        ops.push_back(reduction(context, OpKind::AllReduce, bucket.replicas, bucket.gradSlice));
     if (bucket.tie != none)
         ops.push_back(reduction(context, OpKind::AllReduce, bucket.tie, bucket.gradSlice));
     for (Op &op : ops)
@@ -251,6 +258,7 @@ void bucketPass(PassContext context)
     for (auto &[reducers, members] : lists) {
         Bucket bucket;
         bucket.group = reducers.group;
+        bucket.replicas = reducers.replicas;
         bucket.tie = reducers.tie;
         const bool sliced = context.job.zero.stage >= 1 && bucket.group != none;
         bucket.slices = sliced ? program.groups[static_cast<std::size_t>(bucket.group)].size : 1;
@@ -262,7 +270,11 @@ void bucketPass(PassContext context)
             tensor.offset = bucket.numel;
             bucket.numel += tensor.numel;
         }
-        bucket.padded = (bucket.numel + bucket.slices - 1) / bucket.slices * bucket.slices;
+        // Reductions in steps need slices even where each rank keeps all of them.
+        const std::int64_t parts = context.job.comm.algorithm == "library" || bucket.group == none
+            ? bucket.slices
+            : program.groups[static_cast<std::size_t>(bucket.group)].size;
+        bucket.padded = (bucket.numel + parts - 1) / parts * parts;
         const bool gathered = reducers.unit.first != UnitKind::None;
         addStorage(context, bucket, gathered, "[" + std::to_string(index) + "]");
         program.buckets.push_back(std::move(bucket));

@@ -44,6 +44,8 @@ void unitGatherPass(PassContext context);
 void gatherPass(PassContext context);
 /// Gradient norm, the reduction of `stats`, the step's scalars, the optimizer.
 void tailPass(PassContext context);
+/// Reductions and gathers over the replicas in single steps, round the ring or to each peer.
+void ringPass(PassContext context);
 /// Optimizer states outside the device: sub-groups of the step are staged on the host, copies ahead of the updates and behind.
 void offloadPass(PassContext context);
 /// Waits between streams and releases of transient buffers, both minimal.

@@ -31,6 +31,7 @@ private:
     void findLast();
     Root &rootOf(Key key);
     void reduce(Key key);
+    void acrossBlocks();
     bool sharded(BufferId id) const;
 
     PassContext m_context;
@@ -107,6 +108,24 @@ void GradientShards::reduce(Key key)
     m_reduced[key.first] = true;
 }
 
+/// The slices of all micro-batches, summed over the blocks that hold the same ones.
+void GradientShards::acrossBlocks()
+{
+    for (std::size_t index = 0; index < m_program.buckets.size(); ++index) {
+        const Bucket &bucket = m_program.buckets[index];
+        if (bucket.replicas == none || bucket.grad != none)
+            continue;
+        Op op;
+        op.kind = OpKind::AllReduce;
+        op.chunk = static_cast<std::int32_t>(index);
+        op.stream = Stream::Data;
+        op.group = bucket.replicas;
+        op.reads = op.writes = {bucket.gradSlice};
+        op.payload = m_program.buffer(bucket.gradSlice).bytes;
+        appendOp(m_out, std::move(op));
+    }
+}
+
 void GradientShards::run()
 {
     findLast();
@@ -133,6 +152,7 @@ void GradientShards::run()
         for (const Key &key : complete)
             reduce(key);
     }
+    acrossBlocks();
     m_program.ops = std::move(m_out.ops);
     for (Tensor &tensor : m_program.tensors) {
         if (tensor.grad != none && sharded(tensor.grad))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/verify/checks.h"
+#include "engine/plan/verify/steps.h"
 
 #include <algorithm>
 #include <set>
@@ -70,6 +71,8 @@ private:
     bool copiesSummed(const Bucket &bucket, BufferId root) const;
     Status reduceShard(const Op &op);
     Status checkCodec(const Op &op);
+    Status sumReplicas(const Op &op);
+    Status checkStepOf(const Op &op);
     Status encodeBucket(const Op &op);
     Status decodeBucket(const Op &op);
     Status gatherBucket(const Op &op);
@@ -95,6 +98,8 @@ private:
     std::set<std::pair<BufferId, TensorId>> m_copiesSummed; ///< in which storage, of which tensor
     std::vector<bool> m_tied;                               ///< by bucket
     std::vector<bool> m_encoded, m_decoded;                 ///< by bucket
+    std::vector<bool> m_acrossBlocks;                       ///< by bucket
+    Steps m_steps;
     std::vector<std::int32_t> m_codeOf; ///< by buffer: the bucket whose code it is, of this rank or of all
     std::vector<OpId> m_norms;
     std::vector<OpId> m_updates;
@@ -109,6 +114,8 @@ FlowCheck::FlowCheck(const StepProgram &program, const Order &order)
       m_tied(program.buckets.size(), false),
       m_encoded(program.buckets.size(), false),
       m_decoded(program.buckets.size(), false),
+      m_acrossBlocks(program.buckets.size(), false),
+      m_steps(program),
       m_codeOf(program.buffers.size(), none),
       m_norms(program.buckets.size(), none),
       m_updates(program.buckets.size(), none)
@@ -247,7 +254,8 @@ Status FlowCheck::writeGradient(const Op &op, const Buffer &buffer, Atom &atom)
     const Root &root = m_roots[at(rootOf(m_program, buffer.id))];
     const std::int32_t bucket = m_bucketOf[at(rootOf(m_program, buffer.id))];
     if (root.slice == Content::Whole || root.reduced || atom.content == Content::Whole
-        || (bucket != none && m_encoded[at(bucket)]))
+        || (bucket != none && (m_encoded[at(bucket)] || m_tied[at(bucket)]))
+        || m_steps.knows(rootOf(m_program, buffer.id)))
         return broken(op, "writes " + buffer.name + ", which is reduced already");
     if (op.accumulate && atom.content == Content::Nothing)
         return broken(op, "adds to " + buffer.name + ", which nobody has written");
@@ -290,7 +298,7 @@ bool FlowCheck::copiesSummed(const Bucket &bucket, BufferId root) const
 Status FlowCheck::reduceBucket(const Op &op)
 {
     const Bucket &bucket = m_program.buckets[at(op.chunk)];
-    if (m_program.groups[at(op.group)].pick == Pick::Inner) {
+    if (m_program.groups[at(op.group)].pick == Pick::Inner && op.group != bucket.group) {
         const TensorId tensor = m_program.buffer(op.writes[0]).tensor;
         const bool isNew = m_copiesSummed.emplace(rootOf(m_program, op.writes[0]), tensor).second;
         if (m_atoms[at(m_atomOf[at(op.writes[0])])].content != Content::Local || !isNew)
@@ -298,17 +306,21 @@ Status FlowCheck::reduceBucket(const Op &op)
         return {};
     }
     if (op.group == bucket.tie) {
-        const bool reduced = m_roots[at(bucket.grad)].slice == Content::Whole
+        const bool reduced = (bucket.slices > 1 && m_roots[at(bucket.grad)].slice == Content::Whole)
             || all(bucket.grad, bucket.group == none ? Content::Local : Content::Whole);
-        if (!reduced || m_tied[at(op.chunk)])
+        if (!reduced || m_tied[at(op.chunk)] || (bucket.replicas != none && !m_acrossBlocks[at(op.chunk)]))
             return broken(op,
                           "sums the copies of a tied tensor " + std::string(reduced ? "again" : "too early"));
         m_tied[at(op.chunk)] = true;
         return {};
     }
+    if (op.group == bucket.replicas)
+        return sumReplicas(op);
     if (bucket.grad == none)
         return reduceShard(op);
     const BufferId root = op.writes[0];
+    if (m_steps.knows(root))
+        return broken(op, "reduces " + name(root) + ", which is reduced in steps");
     if (m_encoded[at(op.chunk)])
         return broken(op, "reduces " + name(root) + ", of which the codes are summed");
     if (!all(root, Content::Local)) {
@@ -325,6 +337,43 @@ Status FlowCheck::reduceBucket(const Op &op)
     return {};
 }
 
+/// Blocks that hold the same shards.
+Status FlowCheck::sumReplicas(const Op &op)
+{
+    const Bucket &bucket = m_program.buckets[at(op.chunk)];
+    const bool reduced = bucket.grad == none ? all(bucket.gradSlice, Content::Whole)
+                                             : m_roots[at(bucket.grad)].slice == Content::Whole;
+    if (!reduced || m_acrossBlocks[at(op.chunk)] || m_norms[at(op.chunk)] != none)
+        return broken(op, "sums the shards of all blocks at a time when that is wrong");
+    m_acrossBlocks[at(op.chunk)] = true;
+    return {};
+}
+
+/// A Shift or an Add of a bucket's reduction or gather: after it some slices are sums.
+Status FlowCheck::checkStepOf(const Op &op)
+{
+    const Bucket &bucket = m_program.buckets[at(op.chunk)];
+    const BufferId view = op.kind == OpKind::Add ? op.writes[0] : op.reads[0];
+    const BufferId root = rootOf(m_program, view);
+    if (!m_steps.knows(root)) {
+        const bool gradient = root == bucket.grad;
+        const bool ready = gradient ? all(root, Content::Local) && copiesSummed(bucket, root)
+                                    : m_roots[at(root)].slice == Content::Whole;
+        if (!ready || m_encoded[at(op.chunk)])
+            return broken(op, "begins to work on " + name(root) + " before it is there");
+        m_steps.begin(root, bucket.group, gradient);
+    }
+    RY_TRY(m_steps.apply(op));
+    if (m_steps.whole(root)) {
+        fill(root, Content::Whole);
+        m_roots[at(root)].slice = Content::Nothing;
+    } else if (m_steps.own(root)) {
+        fill(root, Content::Nothing);
+        m_roots[at(root)].slice = Content::Whole;
+    }
+    return {};
+}
+
 /// One micro-batch's gradients into the slice: the first sets it, the others add.
 Status FlowCheck::reduceShard(const Op &op)
 {
@@ -335,6 +384,8 @@ Status FlowCheck::reduceShard(const Op &op)
             op, "reduces " + name(root) + (m_roots[at(root)].reduced ? " again" : " before it is whole"));
     if (!copiesSummed(m_program.buckets[at(op.chunk)], root))
         return broken(op, "reduces " + name(root) + " before its copies in the tensor group are summed");
+    if (m_acrossBlocks[at(op.chunk)])
+        return broken(op, "comes after the sum over all blocks");
     if (op.accumulate != all(slice, Content::Whole))
         return broken(
             op, op.accumulate ? "adds to a slice that nobody has set" : "overwrites a slice of gradients");
@@ -423,7 +474,8 @@ Status FlowCheck::checkStep(const Op &op)
             return broken(op, "counts its bucket a second time");
         const Bucket &bucket = m_program.buckets[at(op.chunk)];
         if ((bucket.grad != none && !copiesSummed(bucket, bucket.grad))
-            || (bucket.tie != none && !m_tied[at(op.chunk)]))
+            || (bucket.tie != none && !m_tied[at(op.chunk)])
+            || (bucket.replicas != none && !m_acrossBlocks[at(op.chunk)]))
             return broken(op, "counts gradients whose copies are not summed");
         m_norms[at(op.chunk)] = op.id;
     } else if (op.kind == OpKind::StepScalars) {
@@ -522,13 +574,18 @@ Status FlowCheck::run()
         }
         const bool codes = op.kind == OpKind::Encode || op.kind == OpKind::Decode
             || (op.kind == OpKind::AllGather && m_codeOf[at(op.reads[0])] != none);
+        const bool step =
+            op.unit.kind == UnitKind::None && (op.kind == OpKind::Shift || op.kind == OpKind::Add);
         const bool bucketOp = isCollective(op.kind) && op.unit.kind == UnitKind::None
-            && op.writes[0] != m_program.stats && !codes;
+            && op.writes[0] != m_program.stats && !codes && !step;
         RY_TRY(checkStats(op));
         if (codes)
             RY_TRY(checkCodec(op));
+        if (step)
+            RY_TRY(checkStepOf(op));
         for (const BufferId id : op.reads) {
-            if (!bucketOp && !(op.kind == OpKind::Encode && id == m_program.buckets[at(op.chunk)].grad))
+            if (!bucketOp && !(step && isSlice(id))
+                && !(op.kind == OpKind::Encode && id == m_program.buckets[at(op.chunk)].grad))
                 RY_TRY(readContent(op, id));
             RY_TRY(checkOrder(op, id, false));
             m_roots[at(rootOf(m_program, id))].read = true;
@@ -536,7 +593,7 @@ Status FlowCheck::run()
         if (bucketOp)
             RY_TRY(op.kind == OpKind::AllGather ? gatherBucket(op) : reduceBucket(op));
         for (const BufferId id : op.writes) {
-            if (!bucketOp && op.kind != OpKind::Decode)
+            if (!bucketOp && op.kind != OpKind::Decode && !(step && isSlice(id)))
                 RY_TRY(writeContent(op, id));
             RY_TRY(checkOrder(op, id, true));
         }

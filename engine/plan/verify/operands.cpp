@@ -40,6 +40,7 @@ private:
     Status checkStepOp(const Op &op) const;
     Status checkCollective(const Op &op) const;
     Status checkCodec(const Op &op, const Bucket &bucket) const;
+    Status checkStep(const Op &op, const Bucket &bucket) const;
     bool isCode(BufferId id) const;
     Status checkRows(const Op &op);
     Status checkOnce() const;
@@ -448,19 +449,21 @@ Status OperandCheck::checkCollective(const Op &op) const
     if (op.chunk < 0 || at(op.chunk) >= m_program.buckets.size())
         return broken(op, "has no bucket");
     const Bucket &bucket = m_program.buckets[at(op.chunk)];
-    if (group.pick == Pick::Inner) { // copies of KV heads: the rows behind q's
+    if (group.pick == Pick::Inner && op.group != bucket.group) { // copies of KV heads: the rows behind q's
         const bool right = op.kind == OpKind::AllReduce && op.reads[0] == target.id && target.tensor != none
             && m_program.tensors[at(target.tensor)].bucket == op.chunk
             && isCopied(m_program.tensors[at(target.tensor)], target);
         return right ? Status() : broken(op, "sums " + target.name + ", of which the group has no copies");
     }
-    if (op.group == bucket.tie) {
+    if (op.group == bucket.tie || op.group == bucket.replicas) {
         const bool right =
             op.kind == OpKind::AllReduce && op.reads[0] == target.id && target.id == bucket.gradSlice;
-        return right ? Status() : broken(op, "must sum the slices of the tied tensor");
+        return right ? Status() : broken(op, "must sum the slices that other ranks have too");
     }
     if (op.group != bucket.group)
         return broken(op, "goes over the group " + group.name + ", not over the bucket's");
+    if (op.kind == OpKind::Shift)
+        return checkStep(op, bucket);
     const bool gather = op.kind == OpKind::AllGather;
     const Buffer &source = m_program.buffer(op.reads[0]);
     if (gather && isCode(source.id))
@@ -486,6 +489,28 @@ Status OperandCheck::checkCollective(const Op &op) const
     if (op.kind == OpKind::AllReduce && bucket.slices > 1)
         return broken(op, "reduces a bucket whole whose slices have owners");
     return {};
+}
+
+/// Of a reduction or gather in steps: slices of the bucket, and parts on their way. What they hold, steps.cpp follows.
+Status OperandCheck::checkStep(const Op &op, const Bucket &bucket) const
+{
+    if (bucket.group == none || op.reads.size() != 1 || op.writes.size() != 1)
+        return broken(op, "is a step of no reduction");
+    const std::int64_t size = m_program.groups[at(bucket.group)].size;
+    const Buffer &from = m_program.buffer(op.reads[0]), &to = m_program.buffer(op.writes[0]);
+    const auto isSlice = [&](const Buffer &buffer) {
+        return buffer.sliceGroup == bucket.group && buffer.viewOffset == 0
+            && (buffer.parent == bucket.grad || buffer.parent == bucket.param)
+            && numelOf(buffer.shape) * size == bucket.padded;
+    };
+    const auto isPart = [&](const Buffer &buffer) {
+        return buffer.kind == MemoryKind::Buckets && !buffer.persistent && buffer.parent == none
+            && numelOf(buffer.shape) * size == bucket.padded;
+    };
+    const bool right = from.dtype == to.dtype && from.bytes == to.bytes
+        && (op.kind == OpKind::Add ? isPart(from) && isSlice(to) && op.accumulate
+                                   : isSlice(from) && (isPart(to) || isSlice(to)) && op.peer != 0);
+    return right ? Status() : broken(op, "does not work on slices of its bucket");
 }
 
 /// A code, or those of all ranks of a group.
@@ -532,7 +557,8 @@ Status OperandCheck::checkStepOp(const Op &op) const
             : broken(op, "must read stats and write nothing");
     const bool codec = op.kind == OpKind::Encode || op.kind == OpKind::Decode;
     const bool copies = op.kind == OpKind::Copy; // of what: staging.cpp
-    if (op.kind != OpKind::GradNorm && op.kind != OpKind::Optimizer && !codec && !copies)
+    const bool adds = op.kind == OpKind::Add;
+    if (op.kind != OpKind::GradNorm && op.kind != OpKind::Optimizer && !codec && !copies && !adds)
         return broken(op, "is an op that no step has");
     if (op.chunk < 0 || at(op.chunk) >= m_program.buckets.size()
         || (m_program.kind != ProgramKind::Train && !copies))
@@ -540,6 +566,8 @@ Status OperandCheck::checkStepOp(const Op &op) const
     const Bucket &bucket = m_program.buckets[at(op.chunk)];
     if (codec)
         return checkCodec(op, bucket);
+    if (adds)
+        return checkStep(op, bucket);
     if (op.kind == OpKind::GradNorm
         && (op.reads != std::vector{bucket.gradSlice} || op.writes != std::vector{m_program.stats}))
         return broken(op, "does not work on its bucket's slices");

@@ -101,7 +101,8 @@ Status checkBucket(const StepProgram &program, std::size_t index, std::vector<bo
     if (bucket.slices < 1 || bucket.padded < bucket.numel || bucket.padded % bucket.slices != 0)
         return wrong(where, "is not padded to equal slices");
     if ((bucket.group != none && !refers(bucket.group, program.groups))
-        || (bucket.tie != none && !refers(bucket.tie, program.groups)))
+        || (bucket.tie != none && !refers(bucket.tie, program.groups))
+        || (bucket.replicas != none && !refers(bucket.replicas, program.groups)))
         return wrong(where, "is reduced over a group that is not there");
     if (bucket.slices > 1 && (bucket.group == none || program.groups[at(bucket.group)].size != bucket.slices))
         return wrong(where, "has another number of slices than its group has ranks");
@@ -118,7 +119,8 @@ Status checkBucket(const StepProgram &program, std::size_t index, std::vector<bo
         if (bucket.slices == 1)
             return slice == root;
         return holds(slice, own) && program.buffer(slice).parent == root
-            && program.buffer(slice).sliceGroup == bucket.group && program.buffer(slice).viewOffset == 0;
+            && program.buffer(slice).sliceGroup == bucket.group && program.buffer(slice).viewOffset == 0
+            && program.buffer(slice).sliceShift == 0;
     };
     const auto whole = [&](BufferId root) { return root == none || holds(root, bucket.padded); };
     const auto onHost = [&](BufferId id) { return program.buffer(id).kind == MemoryKind::Host; };

@@ -35,6 +35,8 @@ public:
         job.comm.overlapParams = one({0, 1}) == 1;
         job.recompute.mode = oneOf({"none", "none", "selective", "attention", "full"});
         job.recompute.every = job.recompute.mode == "none" ? 1 : one({1, 1, 2});
+        if (job.zero.stage > 0 && l.dp * l.cp % 2 == 0 && one({0, 1}) == 1)
+            job.zero.shard = 2;
         job.offload.optimizer = oneOf({"none", "none", "cpu", "nvme"});
         if (job.offload.optimizer == "nvme")
             job.offload.nvmePath = std::filesystem::temp_directory_path().string();
@@ -44,6 +46,8 @@ public:
         job.zero.subGroup = one({90, 700, 1000000000});
         if (l.dp > 1 && l.cp == 1 && job.zero.stage <= 1)
             job.compression.mode = oneOf({"none", "none", "none", "fp16", "int8", "adaptive", "topk"});
+        if (job.compression.mode == "none" && job.zero.stage <= 1)
+            job.comm.algorithm = oneOf({"library", "ring", "direct"});
         job.compression.errorFeedback = one({0, 1}) == 1;
         job.compression.block = one({1, 30, 256});
         job.compression.density = one({1, 5}) / 10.0;
@@ -135,6 +139,8 @@ TEST(Matrix, LayoutsDrawnAtRandomGiveWhatOneRankGives)
         ++covered["zero " + std::to_string(job.zero.stage)];
         ++covered["recompute " + job.recompute.mode];
         ++covered["offload " + job.offload.optimizer];
+        ++covered["shard " + std::to_string(job.zero.shard)];
+        ++covered["algorithm " + job.comm.algorithm];
         ++covered["params " + job.offload.params];
         ++covered["compression " + job.compression.mode];
         ++covered["world " + std::to_string(job.layout.world())];

@@ -380,3 +380,166 @@ TEST(Offload, AStepAllocatesNothing)
         expectNoAllocations(job);
     }
 }
+
+// ---- Reductions in steps ----
+
+TEST(Steps, GiveWhatTheLibraryGives)
+{
+    for (const char *algorithm : {"ring", "direct"}) {
+        for (const int dp : {2, 3, 5}) {
+            for (const int zero : {0, 1}) {
+                spec::JobSpec job = layoutJob(zero == 0 ? "gpt2" : "llama");
+                job.layout.dp = dp;
+                job.zero.stage = zero;
+                job.batch.global = 4 * dp;
+                job.comm.overlapGrads = dp != 3;
+                const auto library = plan::makePlan(job);
+                ASSERT_TRUE(library) << library.error().text();
+                job.comm.algorithm = algorithm;
+                const auto steps = plan::makePlan(job);
+                ASSERT_TRUE(steps) << steps.error().text();
+                const std::vector<double> got = lossesOf(*steps, 4), wanted = lossesOf(*library, 4);
+                ASSERT_EQ(got.size(), 4u);
+                for (std::size_t i = 0; i < got.size(); ++i)
+                    EXPECT_NEAR(got[i], wanted[i], 1e-12 * wanted[i]) << algorithm << " dp " << dp;
+                expectParity(job, std::string(algorithm) + " dp " + std::to_string(dp), 4);
+            }
+        }
+    }
+}
+
+TEST(Steps, TogetherWithOtherAxes)
+{
+    for (const char *algorithm : {"ring", "direct"}) {
+        for (const char *schedule : {"1f1b", "zbv"}) {
+            spec::JobSpec job = layoutJob("llama");
+            job.model.tied = true;
+            job.model.kvHeads = 1;
+            job.layout.dp = 2;
+            job.layout.tp = 2;
+            job.layout.pp = 2;
+            job.layout.schedule = schedule;
+            job.layout.virtualStages = schedule[0] == 'z' ? 2 : 1;
+            job.layout.sequenceParallel = schedule[0] == 'z';
+            job.zero.stage = schedule[0] == 'z' ? 0 : 1;
+            job.comm.algorithm = algorithm;
+            expectParity(job, std::string(algorithm) + " " + schedule, 4);
+        }
+        spec::JobSpec job = layoutJob();
+        job.layout.dp = 2;
+        job.layout.cp = 3;
+        job.zero.stage = 1;
+        job.comm.algorithm = algorithm;
+        job.offload.optimizer = "cpu";
+        expectParity(job, std::string(algorithm) + " with context ranks", 4);
+    }
+}
+
+/// n − 1 steps to reduce and n − 1 to gather, each of one slice: 2·(n−1)/n of the bucket leave a rank.
+TEST(Steps, EffectOnBytesSent)
+{
+    for (const char *algorithm : {"ring", "direct"}) {
+        spec::JobSpec job = layoutJob();
+        job.layout.dp = 3;
+        job.zero.stage = 0;
+        job.comm.algorithm = algorithm;
+        const auto plan = plan::makePlan(job);
+        ASSERT_TRUE(plan) << plan.error().text();
+        const plan::StepProgram &program = plan->program(plan::ProgramKind::Train, 0);
+        std::int64_t bytes = 0;
+        for (const plan::Bucket &bucket : program.buckets)
+            bytes += 4 * (8 * bucket.padded / 3);
+        runSteps(*plan, 1, [&](ThreadRank &rank) {
+            const Execution &execution = *rank.executor->recent(0);
+            for (const plan::Group &group : program.groups) {
+                const GroupTotals &totals = execution.groups[static_cast<std::size_t>(group.id)];
+                if (group.name != "dp")
+                    continue;
+                EXPECT_EQ(totals.figures.payload, bytes);
+                EXPECT_EQ(totals.figures.wire, bytes);
+                EXPECT_EQ(totals.operations, 4 * static_cast<std::int64_t>(program.buckets.size()));
+            }
+        });
+    }
+}
+
+// ---- Shards in blocks ----
+
+TEST(Blocks, GiveWhatOneRankGives)
+{
+    struct Case {
+        int dp, cp, shard;
+    };
+    for (const Case &c : {Case{4, 1, 2}, {6, 1, 3}, {6, 1, 2}, {2, 3, 3}, {4, 1, 4}}) {
+        for (const int zero : {1, 2, 3}) {
+            spec::JobSpec job = layoutJob(zero == 2 ? "llama" : "gpt2");
+            job.layout.dp = c.dp;
+            job.layout.cp = c.cp;
+            job.zero.shard = c.shard;
+            job.zero.stage = zero;
+            job.zero.persistenceThreshold = 50;
+            job.batch.global = 2 * c.dp;
+            job.batch.micro = 1;
+            job.offload.optimizer = c.dp == 6 ? "cpu" : "none";
+            expectParity(job,
+                         "dp " + std::to_string(c.dp) + " shard " + std::to_string(c.shard) + " zero "
+                             + std::to_string(zero),
+                         4);
+        }
+    }
+    spec::JobSpec job = layoutJob("llama");
+    job.layout.dp = 4;
+    job.layout.tp = 2;
+    job.layout.sequenceParallel = true;
+    job.model.kvHeads = 1;
+    job.zero.stage = 1;
+    job.zero.shard = 2;
+    job.batch.global = 8;
+    expectParity(job, "with sequence parallelism", 4);
+    job.compression.mode = "int8";
+    expectParity(job, "compressed inside a block", 4);
+    job.compression.mode = "none";
+    job.comm.algorithm = "ring";
+    expectParity(job, "round a block", 4);
+    job.layout.dp = 2;
+    job.layout.pp = 2;
+    job.layout.tp = 1;
+    job.layout.sequenceParallel = false;
+    job.layout.cp = 2;
+    job.model.tied = true;
+    expectParity(job, "with a pipeline", 4);
+}
+
+/// State is divided by the block's size, not by all replicas; what crosses blocks is a shard of the gradient.
+TEST(Blocks, EffectOnArenasAndTraffic)
+{
+    spec::JobSpec job = layoutJob();
+    job.layout.dp = 6;
+    job.batch.global = 12;
+    job.batch.micro = 1;
+    job.zero.stage = 1;
+    job.zero.bucketBytes = 1 << 30;
+    std::int64_t numel = 0;
+    for (const int shard : {0, 2, 3}) {
+        job.zero.shard = shard;
+        const auto plan = plan::makePlan(job);
+        ASSERT_TRUE(plan) << plan.error().text();
+        const plan::StepProgram &program = plan->program(plan::ProgramKind::Train, 0);
+        ASSERT_EQ(program.buckets.size(), 1u);
+        numel = program.buckets[0].numel;
+        const std::int64_t n = shard == 0 ? 6 : shard, own = (numel + n - 1) / n;
+        const auto arenas = Arenas::make(*plan, 0);
+        ASSERT_TRUE(arenas) << arenas.error().text();
+        EXPECT_EQ(arenas->bytes()[static_cast<std::size_t>(plan::MemoryKind::Optimizer)],
+                  2 * ((8 * own + 63) / 64 * 64));
+        runSteps(*plan, 1, [&](ThreadRank &rank) {
+            for (const plan::Group &group : program.groups) {
+                if (group.name == "replicas") {
+                    EXPECT_EQ(
+                        rank.executor->recent(0)->groups[static_cast<std::size_t>(group.id)].figures.payload,
+                        8 * own);
+                }
+            }
+        });
+    }
+}

@@ -126,6 +126,12 @@ inline spec::JobSpec randomLayout(std::mt19937_64 &random)
         job.compression.mode = codecs[pick(0, 3)];
         job.compression.errorFeedback = pick(0, 2) > 0;
     }
+    const std::int64_t replicas = layout.dp * layout.cp;
+    if (job.zero.stage > 0 && replicas % 2 == 0 && pick(0, 2) == 0)
+        job.zero.shard = 2;
+    constexpr const char *algorithms[] = {"library", "ring", "direct"};
+    if (job.compression.mode == "none" && job.zero.stage <= 1)
+        job.comm.algorithm = algorithms[pick(0, 2)];
     constexpr const char *tiers[] = {"none", "none", "cpu", "nvme"};
     job.offload.optimizer = tiers[pick(0, 3)];
     if (job.offload.optimizer == "nvme")

@@ -297,6 +297,22 @@ bool reduceEarly(StepProgram &program, Random &random)
     return false;
 }
 
+auto isStep()
+{
+    return [](const Op &op) {
+        return op.unit.kind == UnitKind::None && (op.kind == OpKind::Shift || op.kind == OpKind::Add);
+    };
+}
+
+bool otherPeer(StepProgram &program, Random &random)
+{
+    Op *op = pickOp(program, random, isKind(OpKind::Shift));
+    if (op == nullptr || program.groups[at(op->group)].size < 3)
+        return false;
+    op->peer = op->peer == 1 ? 2 : 1;
+    return true;
+}
+
 /// What an update has made goes home before the update.
 bool copyEarly(StepProgram &program, Random &random)
 {
@@ -585,6 +601,9 @@ const std::vector<Mutation> &mutations()
         {"double an encoding", [](P &p, R &r) { return doubleOp(p, r, isKind(OpKind::Encode)); }, true},
         {"drop a decoding", [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::Decode)); }, true},
         {"double a decoding", [](P &p, R &r) { return doubleOp(p, r, isKind(OpKind::Decode)); }, true},
+        {"drop a step", [](P &p, R &r) { return dropOp(p, r, isStep()); }, true},
+        {"double a step", [](P &p, R &r) { return doubleOp(p, r, isStep()); }, true},
+        {"a step to another peer", otherPeer, true},
         {"drop a copy", [](P &p, R &r) { return dropOp(p, r, isKind(OpKind::Copy)); }, true},
         {"double a copy", [](P &p, R &r) { return doubleOp(p, r, isKind(OpKind::Copy)); }, true},
         {"copy too early", copyEarly, true},

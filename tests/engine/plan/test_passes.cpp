@@ -332,6 +332,28 @@ TEST(Passes, PlanRefusesWhatDoesNotCombine)
              j.compression.mode = "int8";
              j.layout.dp = 1;
          }},
+        {"comm.algorithm", "codes are gathered",
+         [](auto &j) {
+             j.compression.mode = "int8";
+             j.comm.algorithm = "ring";
+         }},
+        {"comm.algorithm", "ZeRO 2 and 3",
+         [](auto &j) {
+             j.zero.stage = 2;
+             j.comm.algorithm = "direct";
+         }},
+        {"comm.algorithm", "64 ranks",
+         [](auto &j) {
+             j.layout.dp = 65;
+             j.batch.global = 130;
+             j.comm.algorithm = "ring";
+         }},
+        {"zero.shard", "something that is sharded",
+         [](auto &j) {
+             j.zero.shard = 2;
+             j.zero.stage = 0;
+         }},
+        {"zero.shard", "blocks of equal size", [](auto &j) { j.zero.shard = 3; }},
         {"offload.params", "by an optimizer on the host", [](auto &j) { j.offload.params = "cpu"; }},
         {"zero.stage", "come unit by unit", [](auto &j) { j.offload.params = j.offload.optimizer = "cpu"; }},
         {"offload.nvme_path", "need a folder", [](auto &j) { j.offload.optimizer = "nvme"; }},

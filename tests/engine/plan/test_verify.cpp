@@ -360,11 +360,13 @@ TEST(Mutations, EveryKindIsCaught)
     coded.compression.mode = "int8";
     coded.offload.optimizer = "cpu";
     coded.zero.subGroup = 100;
+    spec::JobSpec stepped = richJob();
+    stepped.comm.algorithm = "ring";
     std::mt19937_64 random(7);
     for (const Mutation &mutation : mutations()) {
         bool applied = false;
-        for (int attempt = 0; attempt < 40 && !applied; ++attempt) {
-            const spec::JobSpec job = attempt % 2 == 0 ? richJob() : coded;
+        for (int attempt = 0; attempt < 60 && !applied; ++attempt) {
+            const spec::JobSpec job = attempt % 3 == 0 ? richJob() : attempt % 3 == 1 ? coded : stepped;
             StepProgram program = trainProgram(job);
             applied = mutate(mutation, job, program, random);
             if (!applied)

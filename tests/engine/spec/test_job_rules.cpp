@@ -52,8 +52,6 @@ TEST(JobRules, WhatThisVersionDoesNotHaveIsRefusedWithTheNearestThatWorks)
 {
     const std::string no = "not in this version";
     const std::vector<Case> cases = {
-        {{{"/zero/shard", 2}}, "zero.shard", no, "0"},
-        {{{"/comm/algorithm", "ring"}}, "comm.algorithm", no, "\"library\""},
         {{{"/precision/grad", "bf16"}}, "precision.grad", no, "\"fp32\""},
         {{{"/precision/grad", "fp64"}}, "precision.grad", no, "\"fp32\""},
         {{{"/precision/compute", "bf16"}, {"/precision/reduce", "fp64"}}, "precision.reduce", no, "\"fp32\""},
