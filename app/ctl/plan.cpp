@@ -57,7 +57,7 @@ Status addTimes(const plan::Plan &plan, const std::string &name, OrderedJson &re
             .withExpected(std::to_string(plan.grid.world()));
     }
     RY_ASSIGN(const predict::Calibration constants, predict::fittedCalibrations().of(machine.family));
-    const predict::CostModel cost(machine, constants);
+    const predict::CostModel cost(machine, predict::asProgrammed(constants));
     const predict::JobTime time = predict::jobTime(cost, plan.job);
     RY_ASSIGN(const plan::Timeline line,
               plan::simulate(plan, plan::ProgramKind::Train, predict::durationsOf(cost, plan.job)));

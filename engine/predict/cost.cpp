@@ -102,6 +102,12 @@ double CostModel::elementwise(double bytes) const
 
 double CostModel::optimizer(double bytes) const { return bytes / m_bytes; }
 
+double CostModel::copy(double bytes) const
+{
+    // Effective rates stand to line rates as on the links of an island (25 of 31.5 GB/s on PCIe 4).
+    return m_machine.hostBandwidth > 0 ? bytes / (0.8 * m_machine.hostBandwidth) : elementwise(bytes);
+}
+
 double CostModel::busBandwidth(const Placement &placement) const
 {
     const double inside = m_machine.islandBandwidth * m_calibration.island;
@@ -181,6 +187,7 @@ Result<Machine> machineOf(const cluster::Cluster &cluster)
     machine.islandBandwidth = node.switchBandwidth > 0  ? node.switchBandwidth
         : gpu->linkBandwidth > 0 && !node.bonds.empty() ? gpu->linkBandwidth
                                                         : node.pcieBandwidth / 2;
+    machine.hostBandwidth = node.pcieBandwidth;
     double cards = 0;
     for (const int nic : node.of(cluster::DeviceKind::Nic))
         cards += node.devices[static_cast<std::size_t>(nic)].bandwidth;

@@ -29,6 +29,7 @@ struct Machine {
     int island = 1; ///< devices that reach each other fast: a node, or an NVLink domain of several
     double islandBandwidth = 0;
     double networkBandwidth = 0; ///< of one device's share of its node's cards
+    double hostBandwidth = 0;    ///< of a device to its host's memory
     bool operator==(const Machine &) const = default;
 };
 /// The first kind of node stands for all. NotHere for a cluster whose device is not in the catalogue.
@@ -90,6 +91,9 @@ struct Trait {
     bool operator==(const Trait &) const = default;
 };
 
+/// The constants for programs of our own: what runs under computation stands in the program, whatever other systems hide.
+Calibration asProgrammed(Calibration calibration);
+
 /// Constants of several devices, and traits.
 struct Calibrations {
     std::vector<Calibration> devices;
@@ -137,6 +141,8 @@ public:
     /// An element-wise kernel that reads and writes so many bytes.
     double elementwise(double bytes) const;
     double optimizer(double bytes) const;
+    /// Between the device's memory and the host's.
+    double copy(double bytes) const;
 
     /// Ring with as many cards as an island has members of the group (Thakur et al. 2005; NCCL's channels): the slower of island
     /// and network; latency of a ring inside the island, over islands of a tree for all-reduce, else of a ring. `bytes` is the whole tensor.

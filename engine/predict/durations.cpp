@@ -78,6 +78,8 @@ double secondsOf(const CostModel &cost, const Local &local, const spec::JobSpec 
     }
     case OpKind::Optimizer:
         return cost.optimizer(bytesTouched(program, op));
+    case OpKind::Copy:
+        return cost.copy(bytesTouched(program, op) / 2);
     case OpKind::LoadBatch:
     case OpKind::StepScalars:
         return 0;
