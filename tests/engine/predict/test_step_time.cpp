@@ -166,7 +166,7 @@ TEST(Durations, ProgramAndClosedFormAreOneCostModel)
         const double closed = jobTime(cost, spec).step.seconds;
         std::printf("dp %d tp %d pp %d: program %.3f ms, closed form %.3f ms, ratio %.3f\n", dp, tp, pp,
                     1e3 * program, 1e3 * closed, closed / program);
-        EXPECT_NEAR(closed / program, 1, 0.04) << dp << tp << pp;
+        EXPECT_NEAR(closed / program, 1, 0.02) << dp << tp << pp;
     }
 }
 
