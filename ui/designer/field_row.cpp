@@ -238,7 +238,7 @@ void FieldRow::setProblems(const std::vector<predict::Problem> &problems)
         m_notes->deleteLater();
         m_notes = nullptr;
     }
-    const bool bad = !problems.empty() && problems.front().severity >= predict::Severity::Warning;
+    const bool bad = !problems.empty() && problems.front().severity == predict::Severity::Error;
     if (m_line && m_line->property("bad").toBool() != bad) {
         m_line->setProperty("bad", bad);
         m_line->style()->unpolish(m_line);

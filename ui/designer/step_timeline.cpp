@@ -136,7 +136,7 @@ QRectF StepTimeline::laneRect(int lane) const
             before = weights;
         weights += weight(i);
     }
-    const double unit = std::clamp(plot().height() / std::max(1.0, weights), 3.0, 14.0);
+    const double unit = std::clamp(plot().height() / std::max(1.0, weights), 3.0, 22.0);
     const bool compute = m_lanes[at(lane)].stream == plan::Stream::Compute;
     const double top = plot().top() - m_top + (before + (lane > 0 && compute ? 1.2 : 0)) * unit;
     return {plot().left(), top, plot().width(), (compute ? 4.0 : 1.0) * unit};
