@@ -95,6 +95,7 @@ private:
 
     void device();
     double nodeGbps(int perNode) const;
+    void likeGpt(double params);
     void shape();
     void precision();
     void layout();
@@ -167,6 +168,15 @@ double Reader::nodeGbps(int perNode) const
     return (contains(m_run.machine.device, "B300") ? 800.0 : 400.0) * perNode;
 }
 
+/// A GPT of so many parameters: hidden about 128 times the layers, whole layers a stage, 12Lh² parameters.
+void Reader::likeGpt(double params)
+{
+    const auto stages = static_cast<double>(whole("pp", 1));
+    const double layers = stages * std::max(1.0, std::round(std::cbrt(params / (12 * 128 * 128)) / stages));
+    m_run.shape.layers = std::llround(layers);
+    m_run.shape.hidden = 128 * std::max(1LL, std::llround(std::sqrt(params / (12 * layers)) / 128));
+}
+
 void Reader::shape()
 {
     const std::string name = cell("model_name");
@@ -184,6 +194,9 @@ void Reader::shape()
         s.ffn = 0;
     }
     s.hidden = hidden;
+    if (const double params = 1e9 * number("params_b");
+        s.layers == 0 && s.hidden == 0 && params > 0 && contains(lower(name), "gpt"))
+        likeGpt(params);
     if (s.layers == 0 || s.hidden == 0) {
         skip(contains(lower(name), "nemotron")
                  ? "hybrid model: not a transformer of one kind of layer"

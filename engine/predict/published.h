@@ -13,8 +13,8 @@
 ///
 /// Rules for what a row leaves empty, in this order:
 ///   sizes of the model     from the catalogue by the model's name; then kv_heads = heads, ffn 4h (gated: 8/3 h, up to a multiple of
-///                          256), vocabulary 51200; heads: GPT-3's 96 from 12288 columns on, else 128 columns each. No layers or
-///                          hidden: not read
+///                          256), vocabulary 51200; heads: GPT-3's 96 from 12288 columns on, else 128 columns each. A GPT
+///                          without layers and hidden: by params_b, hidden about 128 times the layers; others: not read
 ///   dp                     n_gpus / (tp · cp · pp); the column where it says the same; where the product is another, the quotient
 ///                          counts, and a row whose n_gpus is no multiple is not read
 ///   tp, pp                 1 where parameters are sharded (FSDP, ZeRO 3) or one of them is given; both unknown elsewhere: not read

@@ -77,6 +77,17 @@ TEST(Published, RulesForWhatIsMissing)
     EXPECT_DOUBLE_EQ(row.measured, 16 * 8192 / 1000.0 / 8);
 }
 
+TEST(Published, GptOfSoManyParameters)
+{
+    const Row row = one(
+        "a,s,GPT-2 50B,,,,,,gelu,1024,50257,50,V100-16GB,128,4,,4,32,,,,1,none,0,full,1,4,fp16,6,,,2.1,,\n");
+    ASSERT_TRUE(row.run) << row.skipped;
+    EXPECT_EQ(row.run->shape.layers % 32, 0);
+    const auto &s = row.run->shape;
+    EXPECT_NEAR(12.0 * static_cast<double>(s.layers * s.hidden * s.hidden) / 50e9, 1, 0.03);
+    EXPECT_NEAR(static_cast<double>(s.hidden) / static_cast<double>(s.layers), 128, 40);
+}
+
 TEST(Published, EveryRowHasARunOrAReason)
 {
     const std::map<std::string, std::string> bad = {
