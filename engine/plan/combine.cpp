@@ -17,6 +17,8 @@ std::string paramsTier(const JobSpec &job) { return job.offload.params; }
 std::string zeroStage(const JobSpec &job) { return std::to_string(job.zero.stage); }
 std::string nvmePath(const JobSpec &job) { return job.offload.nvmePath.value_or("null"); }
 std::string shardOf(const JobSpec &job) { return std::to_string(job.zero.shard); }
+std::string partition(const JobSpec &job) { return job.recompute.partition ? "true" : "false"; }
+std::string toHost(const JobSpec &job) { return job.recompute.toHost ? "true" : "false"; }
 std::string algorithm(const JobSpec &job) { return job.comm.algorithm; }
 std::int64_t replicas(const JobSpec &job) { return job.layout.dp * job.layout.cp; }
 std::string compressionMode(const JobSpec &job) { return job.compression.mode; }
@@ -29,6 +31,24 @@ constexpr Combination table[] = {
     {"compression.mode", "without replicas there is no data-parallel reduction to compress",
      [](const JobSpec &job) { return compresses(job) && job.layout.dp * job.layout.cp == 1; },
      compressionMode, "none, or layout.dp 2"},
+    {"recompute.partition", "inputs are what is saved of a layer that is computed again whole",
+     [](const JobSpec &job) { return job.recompute.partition && job.recompute.mode != "full"; }, partition,
+     "false, or recompute.mode full"},
+    {"recompute.partition", "without a tensor group there is nobody to share with",
+     [](const JobSpec &job) { return job.recompute.partition && job.layout.tp == 1; }, partition,
+     "false, or layout.tp 2"},
+    {"recompute.partition", "with sequence parallelism each rank has its own rows already",
+     [](const JobSpec &job) { return job.recompute.partition && job.layout.sequenceParallel; }, partition,
+     "false, or layout.sequence_parallel false"},
+    {"recompute.partition", "layout.tp does not divide the elements of a layer's input",
+     [](const JobSpec &job) {
+         return job.recompute.partition && job.layout.tp > 0 && job.layout.cp > 0
+             && job.batch.micro * job.model.seq / job.layout.cp * job.model.hidden % job.layout.tp != 0;
+     },
+     partition, "false, or a model.hidden that layout.tp divides"},
+    {"recompute.to_host", "inputs are what is saved of a layer that is computed again whole",
+     [](const JobSpec &job) { return job.recompute.toHost && job.recompute.mode != "full"; }, toHost,
+     "false, or recompute.mode full"},
     {"comm.algorithm", "codes are gathered, there is no sum to write out in steps",
      [](const JobSpec &job) { return job.comm.algorithm != "library" && compresses(job); }, algorithm,
      "library, or compression.mode none"},

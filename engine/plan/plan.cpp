@@ -27,11 +27,6 @@ Error refused(std::string path, std::string what, std::string found, std::string
 /// What the passes of this version do not know yet.
 Status checkFeatures(const spec::JobSpec &job)
 {
-    const char *later = "not in this version";
-    if (job.recompute.partition)
-        return refused("recompute.partition", later, "true", "false");
-    if (job.recompute.toHost)
-        return refused("recompute.to_host", later, "true", "false");
     if (job.recompute.every < 1 || job.recompute.ratio.value_or(0) < 0 || job.recompute.ratio.value_or(0) > 1)
         return refused("recompute.every", "out of range", std::to_string(job.recompute.every), "1");
     if (job.precision.reduce != job.precision.grad)
@@ -224,6 +219,7 @@ StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind, std::int32_
     tensorPass(context);
     contextPass(context);
     recomputePass(context);
+    savedPass(context);
     bucketPass(context);
     compressPass(context);
     gradientShardPass(context);

@@ -52,7 +52,7 @@ struct Plan {
 };
 
 /// Runs the passes, in this order: units of the stage by its schedule → transfers of the tensor group → rings of the context
-/// group → recomputation → gradient buckets and reductions → compression → gradients and parameters in shards → parameter gathers → rings written out → optimizer
+/// group → recomputation → saved inputs elsewhere → gradient buckets and reductions → compression → gradients and parameters in shards → parameter gathers → rings written out → optimizer
 /// tail → dependencies (waits, releases) → placement; then the verifier. Deterministic: equal jobs give equal digests anywhere.
 Result<Plan> makePlan(const spec::JobSpec &job);
 

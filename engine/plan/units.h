@@ -99,7 +99,8 @@
 ///   Copy              stage [rows]                       paramSlice | exp1 | exp2 | master
 /// Parameters on the host, chunk b:
 ///   Copy              paramSlice (host)                  params (transient root), or a slice from which they are gathered
-/// Activations: Copy x → host, back.
+/// Inputs of layers that are computed again: Copy x → host, back; partitioned: Copy of the tensor rank's slice of x (a view) → slice,
+/// on the host too where asked, AllGather of the slice → x again, over "tp".
 ///
 /// Compression, chunk b:
 ///   Encode            grads [, error]                    code [, error]           (error in place: what the code left out;

@@ -193,9 +193,8 @@ void addMemory(Fields &f, JobSpec &j)
                  oneOf({"none", "selective", "attention", "full"}, "What backward computes again")});
     f.push_back({"recompute.every", &r.every, range(1, 10000, "Every so many layers")});
     f.push_back({"recompute.ratio", &r.ratio, range(0, 1, "Part of the layers; null: by every")});
-    f.push_back({"recompute.partition", &r.partition,
-                 any("Keep a tensor-parallel slice of what is saved").onlyDefault()});
-    f.push_back({"recompute.to_host", &r.toHost, any("Keep what is saved in host memory").onlyDefault()});
+    f.push_back({"recompute.partition", &r.partition, any("Keep a tensor-parallel slice of what is saved")});
+    f.push_back({"recompute.to_host", &r.toHost, any("Keep what is saved in host memory")});
 
     Offload &o = j.offload;
     f.push_back(

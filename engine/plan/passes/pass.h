@@ -31,6 +31,8 @@ void tensorPass(PassContext context);
 void contextPass(PassContext context);
 /// Activations that backward computes again.
 void recomputePass(PassContext context);
+/// Inputs of layers that are computed again, in slices or on the host until the backward needs them.
+void savedPass(PassContext context);
 /// Packs tensors into buckets in reverse forward order and reduces each over its group after its last gradient.
 void bucketPass(PassContext context);
 /// Reductions of gradients as codes: encoded, gathered, and decoded into their sum.
@@ -75,6 +77,9 @@ void insertOps(StepProgram &program, Insertions insertions);
 /// `gradientOf` says where a tensor's gradient is.
 std::vector<Op> copyReductions(PassContext context, std::int32_t bucket,
                                const std::function<BufferId(TensorId)> &gradientOf);
+
+/// Every so many layers, or a share of them spread evenly: 0.5 is every second.
+bool recomputes(const spec::Recompute &recompute, std::int32_t layer);
 
 /// Whether a tensor's gradient may be reduced in a lossy form: where each of its elements is on one rank of the tensor group
 /// only. Copies would drift apart, as each would be encoded among other neighbours.

@@ -8,6 +8,14 @@
 
 namespace rankyard::plan {
 
+bool recomputes(const spec::Recompute &recompute, std::int32_t layer)
+{
+    if (!recompute.ratio)
+        return layer % recompute.every == 0;
+    const double ratio = *recompute.ratio;
+    return std::floor((layer + 1) * ratio + 1e-9) > std::floor(layer * ratio + 1e-9);
+}
+
 namespace {
 
 /// Activation checkpointing (Chen et al. 2016; selective: Korthikanti et al. 2022): backward reads activations that are computed
@@ -27,7 +35,6 @@ private:
         std::map<BufferId, BufferId> again;
     };
 
-    bool recomputes(std::int32_t layer) const;
     bool drops(const Op &op, std::size_t place) const;
     void record(Layer &layer, const Op &op);
     BufferId again(Layer &layer, BufferId id);
@@ -39,16 +46,6 @@ private:
     StepProgram m_out; ///< its ops only
     std::map<Key, Layer> m_layers;
 };
-
-/// Every so many layers, or a share of them spread evenly: 0.5 is every second.
-bool Recomputation::recomputes(std::int32_t layer) const
-{
-    const spec::Recompute &recompute = m_context.job.recompute;
-    if (!recompute.ratio)
-        return layer % recompute.every == 0;
-    const double ratio = *recompute.ratio;
-    return std::floor((layer + 1) * ratio + 1e-9) > std::floor(layer * ratio + 1e-9);
-}
 
 /// selective: norms and the MLP's activation; attention: the core too; full: everything but the layer's input.
 bool Recomputation::drops(const Op &op, std::size_t place) const
@@ -133,8 +130,8 @@ void Recomputation::run()
         Op op = original;
         for (OpId &wait : op.waits)
             wait = moved[static_cast<std::size_t>(wait)];
-        if (op.unit.layer != none && recomputes(op.unit.layer) && op.kind != OpKind::Send
-            && op.kind != OpKind::Recv) {
+        if (op.unit.layer != none && recomputes(m_context.job.recompute, op.unit.layer)
+            && op.kind != OpKind::Send && op.kind != OpKind::Recv) {
             Layer &layer = m_layers[{op.unit.layer, op.microbatch}];
             layer.backward =
                 layer.backward || op.kind == OpKind::BackwardInput || op.kind == OpKind::BackwardWeight;

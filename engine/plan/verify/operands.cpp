@@ -37,6 +37,7 @@ private:
     Status checkShapes(const Op &op, const Signature &signature) const;
     Status checkTransfer(const Op &op);
     Status checkRing(const Op &op) const;
+    Status checkSaved(const Op &op);
     Status checkStepOp(const Op &op) const;
     Status checkCollective(const Op &op) const;
     Status checkCodec(const Op &op, const Bucket &bucket) const;
@@ -412,6 +413,32 @@ Status OperandCheck::checkTransfer(const Op &op)
     return {};
 }
 
+/// A layer's input, or this rank's slice of it, goes to where it is kept, or comes back: another place for the same value.
+Status OperandCheck::checkSaved(const Op &op)
+{
+    if (op.reads.size() != 1 || op.writes.size() != 1 || op.microbatch == none)
+        return broken(op, "must copy one activation of a micro-batch to another place");
+    const Buffer &from = m_program.buffer(op.reads[0]), &to = m_program.buffer(op.writes[0]);
+    const Writer value = m_writers[at(rootOf(m_program, from.id))];
+    const auto isPlace = [](const Buffer &buffer) {
+        return (buffer.kind == MemoryKind::Activations || buffer.kind == MemoryKind::Host)
+            && !buffer.persistent && !buffer.disk;
+    };
+    const bool slice = from.sliceGroup != none
+        && m_program.groups[at(from.sliceGroup)].axes == std::vector<std::string>{"tp"};
+    if (!isPlace(from) || !isPlace(to) || to.parent != none || (from.parent != none && !slice)
+        || from.bytes != to.bytes || from.dtype != to.dtype)
+        return broken(op, "does not copy an activation to another place");
+    if (value.op == none || value.partial)
+        return broken(op, "copies " + from.name + ", which no op has written or the tensor group not summed");
+    const Op &by = m_program.op(value.op);
+    if (by.microbatch != op.microbatch || std::abs(placeOf(by.unit) - placeOf(op.unit)) > 1
+        || m_writers[at(to.id)].op != none)
+        return broken(op, "copies what " + opName(by) + " has made, or to where something is");
+    m_writers[at(to.id)] = value;
+    return {};
+}
+
 namespace {
 
 /// Whether `view` is the k and v part of the gradient of a qkv tensor that neighbours share.
@@ -582,7 +609,7 @@ Status OperandCheck::checkOnce() const
     keys.reserve(m_program.ops.size());
     for (const Op &op : m_program.ops) {
         // Keys and values are packed for the backward, and for a forward that is computed again: twice is right.
-        if (op.kind == OpKind::Recompute && op.segment == Segment::Kv)
+        if ((op.kind == OpKind::Recompute && op.segment == Segment::Kv) || op.kind == OpKind::Copy)
             continue;
         if ((op.unit.kind != UnitKind::None && !isTransfer(op.kind)) || op.kind == OpKind::LoadBatch)
             keys.push_back(
@@ -628,9 +655,10 @@ Status OperandCheck::run()
         const bool ofUnit = op.kind == OpKind::LoadBatch || op.kind == OpKind::Forward
             || op.kind == OpKind::BackwardInput || op.kind == OpKind::BackwardWeight
             || op.kind == OpKind::Recompute;
-        RY_TRY(ofUnit                                                      ? checkUnitOp(op)
-                   : isTransfer(op.kind) && op.unit.kind != UnitKind::None ? checkTransfer(op)
-                                                                           : checkStepOp(op));
+        RY_TRY(ofUnit                                                          ? checkUnitOp(op)
+                   : isTransfer(op.kind) && op.unit.kind != UnitKind::None     ? checkTransfer(op)
+                   : op.kind == OpKind::Copy && op.unit.kind != UnitKind::None ? checkSaved(op)
+                                                                               : checkStepOp(op));
     }
     RY_TRY(checkOnce());
     const bool labelsFirst = m_variant.tensor && !m_variant.train;

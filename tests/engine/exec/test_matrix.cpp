@@ -34,6 +34,9 @@ public:
         job.comm.overlapGrads = one({0, 1}) == 1;
         job.comm.overlapParams = one({0, 1}) == 1;
         job.recompute.mode = oneOf({"none", "none", "selective", "attention", "full"});
+        job.recompute.toHost = job.recompute.mode == "full" && one({0, 1}) == 1;
+        job.recompute.partition = job.recompute.mode == "full" && l.tp > 1 && !l.sequenceParallel
+            && job.batch.micro * job.model.seq / l.cp * job.model.hidden % l.tp == 0 && one({0, 1}) == 1;
         job.recompute.every = job.recompute.mode == "none" ? 1 : one({1, 1, 2});
         if (job.zero.stage > 0 && l.dp * l.cp % 2 == 0 && one({0, 1}) == 1)
             job.zero.shard = 2;
@@ -139,6 +142,10 @@ TEST(Matrix, LayoutsDrawnAtRandomGiveWhatOneRankGives)
         ++covered["zero " + std::to_string(job.zero.stage)];
         ++covered["recompute " + job.recompute.mode];
         ++covered["offload " + job.offload.optimizer];
+        if (job.recompute.toHost)
+            ++covered["to_host"];
+        if (job.recompute.partition)
+            ++covered["partition"];
         ++covered["shard " + std::to_string(job.zero.shard)];
         ++covered["algorithm " + job.comm.algorithm];
         ++covered["params " + job.offload.params];

@@ -126,6 +126,9 @@ inline spec::JobSpec randomLayout(std::mt19937_64 &random)
         job.compression.mode = codecs[pick(0, 3)];
         job.compression.errorFeedback = pick(0, 2) > 0;
     }
+    job.recompute.toHost = job.recompute.mode == "full" && pick(0, 1) == 1;
+    job.recompute.partition = job.recompute.mode == "full" && layout.tp > 1 && !layout.sequenceParallel
+        && job.batch.micro * job.model.seq / layout.cp * job.model.hidden % layout.tp == 0 && pick(0, 1) == 1;
     const std::int64_t replicas = layout.dp * layout.cp;
     if (job.zero.stage > 0 && replicas % 2 == 0 && pick(0, 2) == 0)
         job.zero.shard = 2;
