@@ -45,10 +45,13 @@ private:
     std::vector<Op> m_after;                                        ///< sums of slices over other groups
 };
 
+/// Of a bucket over its group, in the storage that lives over all steps; what is gathered for one use is not.
 bool WrittenOut::isWrittenOut(const Op &op) const
 {
-    return op.unit.kind == UnitKind::None && op.chunk != none && isCollective(op.kind)
-        && op.group == m_program.buckets[static_cast<std::size_t>(op.chunk)].group;
+    if (op.unit.kind != UnitKind::None || op.chunk == none || !isCollective(op.kind))
+        return false;
+    const Bucket &bucket = m_program.buckets[static_cast<std::size_t>(op.chunk)];
+    return op.group == bucket.group && (op.writes[0] == bucket.grad || op.writes[0] == bucket.param);
 }
 
 /// The slice of the rank `shift` places after this one.
@@ -144,7 +147,8 @@ void WrittenOut::run()
                 appendOp(m_out, std::move(step));
         } else if (isWrittenOut(op)) {
             reduce(op);
-        } else if (op.unit.kind == UnitKind::None && op.chunk != none && isCollective(op.kind)) {
+        } else if (op.unit.kind == UnitKind::None && op.chunk != none
+                   && (op.kind == OpKind::AllReduce || op.kind == OpKind::ReduceScatter)) {
             m_after.push_back(std::move(op)); // of a slice, or before any reduction of its bucket
             if (m_program.groups[static_cast<std::size_t>(m_after.back().group)].pick == Pick::Inner) {
                 appendOp(m_out, std::move(m_after.back()));
