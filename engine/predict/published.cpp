@@ -86,7 +86,7 @@ private:
         const double value = number(column);
         if (value == 0)
             return otherwise;
-        if (value != std::floor(value) || value > 1e9) {
+        if (value != std::floor(value) || value > 2e6) {
             skip(std::string(column) + " is not a whole number");
             return otherwise;
         }
@@ -227,6 +227,8 @@ void Reader::shape()
         skip("seq is missing");
     if (s.headDim < 1 || s.kvHeads < 1)
         skip("heads do not divide hidden");
+    if (s.layers > 10000 || s.hidden > 1'000'000 || s.kvHeads > s.heads)
+        skip("sizes out of range");
 }
 
 void Reader::precision()
@@ -382,6 +384,7 @@ void Reader::software()
     trait("compiled", contains(m_notes, "torch.compile"));
     trait("new attention kernels", hopper() && !fsdp());
     trait("experts", m_run.shape.sparse());
+    trait("low precision", m_run.what == RunClass::LowPrecision);
     trait("latent attention", m_run.shape.latent.has_value());
     trait("container of 2025", contains(m_notes, "25.0") || contains(m_notes, "25.1"));
     trait("fine-tuning", m_run.what == RunClass::FineTuning);

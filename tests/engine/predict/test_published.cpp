@@ -110,6 +110,10 @@ TEST(Published, EveryRowHasARunOrAReason)
         {"a,s,x,12,768,12,,,,2048,,,V100,8,8,,1,1,,,,,,,,1,8,fp8,,,,1,,\n",
          "the device has no such precision"},
         {"a,s,x,12,768,12,,,,2048,,,H100,64,8,,1,64,,,,,,,,1,8,bf16,,,,1,,\n", "more stages than layers"},
+        {"a,s,x,900000,768000,12,,,,2048,,,H100,8,8,,1,1,,,,,,,,1,8,bf16,,,,1,,\n", "sizes out of range"},
+        {"a,s,x,12,768,12,99,,,2048,,,H100,8,8,,1,1,,,,,,,,1,8,bf16,,,,1,,\n", "sizes out of range"},
+        {"a,s,x,12,768,12,,,,2048,,,H100,8,8,,900000000,1,,,,,,,,1,8,bf16,,,,1,,\n",
+         "tp is not a whole number"},
     };
     for (const auto &[line, reason] : bad) {
         const Row row = one(line);
