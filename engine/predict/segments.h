@@ -16,6 +16,8 @@ struct Micro {
     std::int64_t ep = 1;
     bool sequenceParallel = false;
     bool fusedAttention = true;
+    bool leanRecompute =
+        false; ///< full recomputation leaves out what only the next layer needs: down and the second join
     bool frozen = false; ///< only adapters are trained: no gradients of weights
     Precision precision = Precision::Bf16;
     bool operator==(const Micro &) const = default;

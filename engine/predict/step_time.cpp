@@ -136,13 +136,15 @@ double tensorSeconds(const CostModel &cost, const Shape &shape, const Micro &mic
 }
 
 /// What backward computes again, of a layer's forward.
-double recomputeSeconds(const CostModel &cost, const Local &local, Recompute recompute, double forward)
+double recomputeSeconds(const CostModel &cost, const Local &local, Recompute recompute, double forward,
+                        bool lean)
 {
-    if (recompute == Recompute::Full)
-        return forward;
     const auto again = [&](UnitKind unit, Segment segment) {
         return segmentSeconds(cost, local, OpKind::Recompute, unit, segment, local.tokens);
     };
+    if (recompute == Recompute::Full)
+        return forward
+            - (lean ? again(UnitKind::Mlp, Segment::Down) + again(UnitKind::Mlp, Segment::Join) : 0);
     if (recompute == Recompute::Attention)
         return again(UnitKind::Attention, Segment::Core);
     if (recompute == Recompute::Selective)
@@ -188,13 +190,15 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
     const double host = c.host * kernels;
     const double transfers = tensorSeconds(cost, shape, micro, local);
     const double shown = transfers * (1 - c.hideTensor);
-    const double again = recomputeSeconds(cost, local, recompute, layer.forward);
+    const double again =
+        recomputeSeconds(cost, local, recompute, layer.forward, micro.leanRecompute && !shape.sparse());
     const bool full = recompute == Recompute::Full;
+    const double twice = micro.leanRecompute ? 0.5 : 1; // of a forward's two transfers
     unit.forward = withHost(layer.forward, host) + shown;
     unit.backwardInput = withHost(layer.input, host) + shown * (micro.sequenceParallel ? 1.25 : 1);
     unit.backwardWeight = withHost(layer.weight, host / 2);
-    unit.recompute = full ? withHost(again, host) + shown : again;
-    unit.exposedTensor = shown * (full ? 3 : micro.sequenceParallel ? 2.25 : 2);
+    unit.recompute = full ? withHost(again, host) + shown * twice : again;
+    unit.exposedTensor = shown * ((micro.sequenceParallel ? 2.25 : 2) + (full ? twice : 0));
     unit.embedding =
         segmentSeconds(cost, local, OpKind::Forward, UnitKind::Embedding, Segment::Lookup, local.tokens)
         + segmentSeconds(cost, local, OpKind::BackwardWeight, UnitKind::Embedding, Segment::Lookup,
@@ -433,6 +437,7 @@ Micro microOf(const spec::JobSpec &job)
     micro.tp = job.layout.tp;
     micro.cp = job.layout.cp;
     micro.sequenceParallel = job.layout.sequenceParallel;
+    micro.leanRecompute = true;
     micro.precision = precisionOf(job.precision.compute);
     return micro;
 }

@@ -167,6 +167,11 @@ TEST(Durations, ProgramAndClosedFormAreOneCostModel)
         std::printf("dp %d tp %d pp %d: program %.3f ms, closed form %.3f ms, ratio %.3f\n", dp, tp, pp,
                     1e3 * program, 1e3 * closed, closed / program);
         EXPECT_NEAR(closed / program, 1, 0.02) << dp << tp << pp;
+        spec.recompute.mode = "full";
+        const double again = programSeconds(cost, spec);
+        EXPECT_GT(again, 1.1 * program) << dp << tp << pp;
+        std::printf("  full recompute: ratio %.3f\n", jobTime(cost, spec).step.seconds / again);
+        EXPECT_NEAR(jobTime(cost, spec).step.seconds / again, 1, 0.02) << dp << tp << pp;
     }
 }
 
