@@ -53,7 +53,13 @@ TEST_F(Layouts, ProcessesGiveWhatOneRankGives)
               {"layout.dp=2", "zero.stage=3", "zero.persistence_threshold=0", "zero.max_reuse_distance=0"},
               {"layout.cp=2", "recompute.mode=full", "recompute.every=2"},
               {"layout.pp=2", "layout.virtual=2", "layout.schedule=zbv", "batch.micro=2"},
-              {"layout.tp=2", "layout.pp=2", "layout.schedule=zb-h1", "batch.micro=2"}}) {
+              {"layout.tp=2", "layout.pp=2", "layout.schedule=zb-h1", "batch.micro=2"},
+              {"layout.dp=2", "zero.stage=1", "comm.algorithm=ring"},
+              {"layout.dp=4", "zero.stage=2", "zero.shard=2", "batch.micro=1"},
+              {"layout.dp=2", "offload.optimizer=nvme", "offload.nvme_path=/tmp", "zero.sub_group=5000"},
+              {"layout.dp=2", "zero.stage=3", "zero.persistence_threshold=100", "offload.optimizer=cpu",
+               "offload.params=cpu"},
+              {"layout.tp=2", "recompute.mode=full", "recompute.to_host=true", "recompute.partition=true"}}) {
             SCOPED_TRACE(layout.back() + (other ? " llama" : ""));
             layout.insert(layout.end(), model.begin(), model.end());
             expectAlike(train(file, layout), one);
