@@ -51,10 +51,17 @@ struct Plan {
     std::string digest() const;
 };
 
+/// How far makePlan goes: each depth costs several times the one before.
+enum class PlanDepth : std::uint8_t {
+    Ordered, ///< train programs with their waits and releases: enough for time lines and traffic
+    Placed,  ///< all programs, in their arenas
+    Checked, ///< with digests, and verified: what may run
+};
+
 /// Runs the passes, in this order: units of the stage by its schedule → transfers of the tensor group → rings of the context
 /// group → recomputation → saved inputs elsewhere → gradient buckets and reductions → compression → gradients and parameters in shards → parameter gathers → rings written out → optimizer
 /// tail → dependencies (waits, releases) → placement; then the verifier. Deterministic: equal jobs give equal digests anywhere.
-Result<Plan> makePlan(const spec::JobSpec &job);
+Result<Plan> makePlan(const spec::JobSpec &job, PlanDepth depth = PlanDepth::Checked);
 
 /// Ranks that share the slices of a bucket with zero.shard, 0 where all replicas do.
 std::int64_t shardRanks(const spec::JobSpec &job);
@@ -68,6 +75,7 @@ struct MemoryReport {
     std::int64_t liveAtOnce =
         0; ///< the same over all kinds at one moment; below the sum of `live` when kinds peak apart
 };
+MemoryReport memoryOf(const Plan &plan, Role role);
 MemoryReport memoryOf(const Plan &plan, int rank);
 
 /// Payload and wire bytes that one rank sends per step, by group name. Wire: 2·(n−1)/n·payload for all-reduce,

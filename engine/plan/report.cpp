@@ -64,10 +64,11 @@ OrderedJson memoryJson(const MemoryReport &memory)
 
 } // namespace
 
-MemoryReport memoryOf(const Plan &plan, int rank)
+MemoryReport memoryOf(const Plan &plan, int rank) { return memoryOf(plan, plan.grid.role(rank)); }
+
+MemoryReport memoryOf(const Plan &plan, Role role)
 {
     MemoryReport report;
-    const Role role = plan.grid.role(rank);
     for (const StepProgram &program : plan.programs) {
         if (!(program.role == role))
             continue;

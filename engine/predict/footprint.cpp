@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/predict/footprint.h"
+
+#include <algorithm>
+
+namespace rankyard::predict {
+
+namespace {
+
+spec::JobSpec withMicroBatches(spec::JobSpec job, std::int64_t count)
+{
+    job.batch.global = job.layout.dp * job.batch.micro * count;
+    return job;
+}
+
+Result<std::vector<plan::MemoryReport>> memoryByStage(const spec::JobSpec &job)
+{
+    RY_ASSIGN(const auto plan, plan::makePlan(job, plan::PlanDepth::Placed));
+    std::vector<plan::MemoryReport> stages;
+    for (std::int32_t stage = 0; stage < job.layout.pp; ++stage)
+        stages.push_back(plan::memoryOf(plan, plan::Role{stage}));
+    return stages;
+}
+
+/// a + times · (b − a), number by number.
+plan::MemoryReport beyond(const plan::MemoryReport &a, const plan::MemoryReport &b, std::int64_t times)
+{
+    const auto line = [&](std::int64_t from, std::int64_t to) { return from + times * (to - from); };
+    plan::MemoryReport report;
+    for (std::size_t k = 0; k < report.bytes.size(); ++k) {
+        report.bytes[k] = line(a.bytes[k], b.bytes[k]);
+        report.live[k] = line(a.live[k], b.live[k]);
+        report.peak += report.bytes[k];
+    }
+    report.liveAtOnce = line(a.liveAtOnce, b.liveAtOnce);
+    return report;
+}
+
+ProgramTime timeOf(const plan::Timeline &timeline)
+{
+    ProgramTime time;
+    time.seconds = 1e-9 * static_cast<double>(timeline.stepNs);
+    time.bubble = timeline.bubble() * time.seconds;
+    for (const plan::StageTimes &stage : timeline.stages) {
+        time.compute.push_back(1e-9 * static_cast<double>(stage.computeNs));
+        time.barrier += 1e-9 * static_cast<double>(stage.barrierNs) / static_cast<double>(timeline.stages.size());
+        for (const auto &[group, ns] : stage.exposedNs)
+            time.exposed[group] = std::max(time.exposed[group], 1e-9 * static_cast<double>(ns));
+    }
+    return time;
+}
+
+ProgramTime beyond(const ProgramTime &a, const ProgramTime &b, double times)
+{
+    const auto line = [&](double from, double to) { return from + times * (to - from); };
+    ProgramTime time;
+    time.seconds = line(a.seconds, b.seconds);
+    time.bubble = line(a.bubble, b.bubble);
+    time.barrier = line(a.barrier, b.barrier);
+    for (std::size_t i = 0; i < a.compute.size(); ++i)
+        time.compute.push_back(line(a.compute[i], b.compute[i]));
+    for (const auto &[group, seconds] : b.exposed) {
+        const auto before = a.exposed.find(group);
+        time.exposed[group] = line(before == a.exposed.end() ? 0 : before->second, seconds);
+    }
+    return time;
+}
+
+} // namespace
+
+Steady steadyOf(const spec::JobSpec &job)
+{
+    const std::int64_t all = std::max<std::int64_t>(1, job.microBatches());
+    const std::int64_t pp = job.layout.pp;
+    if (pp == 1)
+        return {std::min<std::int64_t>(all, 4), 1};
+    const std::int64_t period = job.layout.schedule == "interleaved" ? pp : 1;
+    const std::int64_t fill = job.layout.schedule == "gpipe" ? 3 : 3 * pp;
+    return {std::min(all, fill), period};
+}
+
+Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job)
+{
+    const Steady steady = steadyOf(job);
+    RY_ASSIGN(auto stages, memoryByStage(withMicroBatches(job, steady.microBatches)));
+    const std::int64_t rest = job.microBatches() - steady.microBatches;
+    if (rest <= 0 || job.layout.schedule != "gpipe" || job.layout.pp == 1)
+        return stages;
+    RY_ASSIGN(const auto next, memoryByStage(withMicroBatches(job, steady.microBatches + 1)));
+    for (std::size_t i = 0; i < stages.size(); ++i)
+        stages[i] = beyond(stages[i], next[i], rest);
+    return stages;
+}
+
+Result<ProgramTime> programTimeOf(const spec::JobSpec &job, const plan::Duration &duration)
+{
+    const auto simulated = [&](std::int64_t microBatches) -> Result<ProgramTime> {
+        RY_ASSIGN(const auto plan, plan::makePlan(withMicroBatches(job, microBatches), plan::PlanDepth::Ordered));
+        RY_ASSIGN(const auto timeline, plan::simulate(plan, plan::ProgramKind::Train, duration));
+        return timeOf(timeline);
+    };
+    const Steady steady = steadyOf(job);
+    RY_ASSIGN(ProgramTime time, simulated(steady.microBatches));
+    if (const std::int64_t rest = job.microBatches() - steady.microBatches; rest > 0) {
+        RY_ASSIGN(const ProgramTime next, simulated(steady.microBatches + steady.period));
+        time = beyond(time, next, static_cast<double>(rest) / static_cast<double>(steady.period));
+    }
+    time.bubble = time.seconds > 0 ? time.bubble / time.seconds : 0;
+    return time;
+}
+
+} // namespace rankyard::predict

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/plan/simulate.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+/// Memory and time of a job from the programs of a shorter one. Once the pipeline is full every further micro-batch does what the one
+/// before did: it adds the same time and, but for GPipe, no memory. So the programs of a few micro-batches tell the numbers of
+/// hundreds, and still nothing describes a step twice.
+namespace rankyard::predict {
+
+/// Micro-batches after which a stage's peak does not move any more, or grows evenly (gpipe), and each period adds the same time.
+struct Steady {
+    std::int64_t microBatches = 1; ///< at most the job's
+    std::int64_t period = 1;       ///< micro-batches that a schedule takes together
+};
+Steady steadyOf(const spec::JobSpec &job);
+
+/// Memory of one rank of each stage, in order.
+Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job);
+
+/// The step's time by the programs and the cost model's durations.
+struct ProgramTime {
+    double seconds = 0;
+    double bubble = 0; ///< idle share, as plan::Timeline has it
+    double barrier = 0;                          ///< seconds of it before the gradient norm, mean over stages
+    std::vector<double> compute;                 ///< seconds, by stage
+    std::map<std::string, double> exposed;       ///< seconds that the slowest stage waits, by group
+};
+Result<ProgramTime> programTimeOf(const spec::JobSpec &job, const plan::Duration &duration);
+
+} // namespace rankyard::predict
