@@ -62,6 +62,7 @@ void addTrain(Commands &commands);    ///< train, attach
 void addControl(Commands &commands);  ///< stop, pause, resume, checkpoint
 void addPlan(Commands &commands);     ///< plan, schema
 void addValidate(Commands &commands); ///< validate
+void addSearch(Commands &commands);   ///< search, advise
 void addCluster(Commands &commands);  ///< cluster show
 void addParity(Commands &commands);   ///< parity
 void addData(Commands &commands);     ///< data prepare, data show

@@ -15,6 +15,7 @@ int main(int argc, char **argv)
     rankyard::ctl::addControl(commands);
     rankyard::ctl::addPlan(commands);
     rankyard::ctl::addValidate(commands);
+    rankyard::ctl::addSearch(commands);
     rankyard::ctl::addCluster(commands);
     rankyard::ctl::addParity(commands);
     rankyard::ctl::addData(commands);

@@ -72,21 +72,25 @@ Steady steadyOf(const spec::JobSpec &job)
 {
     const std::int64_t all = std::max<std::int64_t>(1, job.microBatches());
     const std::int64_t pp = job.layout.pp;
+    const std::string &schedule = job.layout.schedule;
+    const auto atMost = [&](std::int64_t memory, std::int64_t time, std::int64_t period) {
+        return Steady{std::min(all, memory), std::min(all, time), period};
+    };
     if (pp == 1)
-        return {std::min<std::int64_t>(all, 4), 1};
-    const std::int64_t period = job.layout.schedule == "interleaved" ? pp : 1;
-    const std::int64_t fill = job.layout.schedule == "gpipe" ? 3 : 3 * pp;
-    return {std::min(all, fill), period};
+        return atMost(job.zero.stage == 3 ? 12 : 4, 4, 1);
+    if (schedule == "gpipe")
+        return atMost(3, 2 * pp, 2 * pp);
+    return atMost(2 * pp, job.layout.virtualStages > 1 ? 6 * pp : 3 * pp, 2 * pp);
 }
 
 Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job)
 {
     const Steady steady = steadyOf(job);
-    RY_ASSIGN(auto stages, memoryByStage(withMicroBatches(job, steady.microBatches)));
-    const std::int64_t rest = job.microBatches() - steady.microBatches;
+    RY_ASSIGN(auto stages, memoryByStage(withMicroBatches(job, steady.memory)));
+    const std::int64_t rest = job.microBatches() - steady.memory;
     if (rest <= 0 || job.layout.schedule != "gpipe" || job.layout.pp == 1)
         return stages;
-    RY_ASSIGN(const auto next, memoryByStage(withMicroBatches(job, steady.microBatches + 1)));
+    RY_ASSIGN(const auto next, memoryByStage(withMicroBatches(job, steady.memory + 1)));
     for (std::size_t i = 0; i < stages.size(); ++i)
         stages[i] = beyond(stages[i], next[i], rest);
     return stages;
@@ -100,9 +104,9 @@ Result<ProgramTime> programTimeOf(const spec::JobSpec &job, const plan::Duration
         return timeOf(timeline);
     };
     const Steady steady = steadyOf(job);
-    RY_ASSIGN(ProgramTime time, simulated(steady.microBatches));
-    if (const std::int64_t rest = job.microBatches() - steady.microBatches; rest > 0) {
-        RY_ASSIGN(const ProgramTime next, simulated(steady.microBatches + steady.period));
+    RY_ASSIGN(ProgramTime time, simulated(steady.time));
+    if (const std::int64_t rest = job.microBatches() - steady.time; rest > 0) {
+        RY_ASSIGN(const ProgramTime next, simulated(steady.time + steady.period));
         time = beyond(time, next, static_cast<double>(rest) / static_cast<double>(steady.period));
     }
     time.bubble = time.seconds > 0 ? time.bubble / time.seconds : 0;

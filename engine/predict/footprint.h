@@ -12,11 +12,14 @@
 /// hundreds, and still nothing describes a step twice.
 namespace rankyard::predict {
 
-/// Micro-batches after which a stage's peak does not move any more, or grows evenly (gpipe), and each period adds the same time.
+/// Micro-batches of the shorter job.
 struct Steady {
-    std::int64_t microBatches = 1; ///< at most the job's
-    std::int64_t period = 1;       ///< micro-batches that a schedule takes together
+    std::int64_t memory = 1; ///< a stage's peak does not move after, or grows evenly (gpipe)
+    std::int64_t time = 1;   ///< each period adds the same time after
+    std::int64_t period = 1; ///< micro-batches over which that is measured: a multiple of what the schedule takes together
 };
+/// At most the job's. A pipeline is full after p micro-batches and empties over as many; with virtual stages it takes longer to
+/// settle. ZeRO 3 may keep parameters from one micro-batch to the next.
 Steady steadyOf(const spec::JobSpec &job);
 
 /// Memory of one rank of each stage, in order.

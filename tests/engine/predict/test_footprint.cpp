@@ -22,9 +22,9 @@ spec::JobSpec longLayout(std::mt19937_64 &random)
 {
     spec::JobSpec job = plan::randomLayout(random);
     const std::int64_t period = job.layout.schedule == "interleaved" && job.layout.pp > 1 ? job.layout.pp : 1;
-    const std::int64_t beyond = steadyOf(job).microBatches;
+    const std::int64_t beyond = std::max(steadyOf(job).memory, steadyOf(job).time);
     job.batch.global = job.layout.dp * job.batch.micro * period
-        * ((beyond + period - 1) / period + 3 + static_cast<std::int64_t>(random() % 20) + (job.layout.pp > 1 ? 3 * job.layout.pp : 4));
+        * ((beyond + period - 1) / period + 3 + static_cast<std::int64_t>(random() % 20) + 6 * job.layout.pp);
     return job;
 }
 

@@ -60,7 +60,6 @@ TEST(JobRules, WhatThisVersionDoesNotHaveIsRefusedWithTheNearestThatWorks)
         {{{"/offload/pin", false}}, "offload.pin", no, "true"},
         {{{"/run/epochs", 1.5}}, "run.epochs", no, "null"},
         {{{"/run/compact_every", 70}}, "run.compact_every", no, "100"},
-        {{{"/cluster", "rack7"}}, "cluster", no, "\"local\""},
     };
     for (const Case &c : cases)
         refused(c);

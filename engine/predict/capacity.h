@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/predict/cost.h"
+
+namespace rankyard::predict {
+
+/// What of a device's memory a plan may use, line by line: a plan that fits to the last byte does not run.
+struct Capacity {
+    double bytes = 0;         ///< of the device, as sold; of a host without GPUs: a rank's share
+    double context = 0;       ///< driver and kernels
+    double communicators = 0; ///< buffers of the communication library
+    double headroom = 0;      ///< for what kernels allocate inside, and for what nobody knows
+    double usable() const { return bytes - context - communicators - headroom; }
+};
+
+/// Context: 1,573 MiB measured on an A100 (BigScience), nothing on hosts. Communicators: 1 GiB where a layout has several groups
+/// (rule of thumb 0.2–2 GB). Headroom: 4 %.
+Capacity capacityOf(const Machine &machine);
+
+} // namespace rankyard::predict

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/predict/step_time.h"
+#include "engine/spec/job.h"
+
+/// Peak memory in closed form, for a search that weighs a million layouts a second. What a layer keeps is read off the programs of
+/// one and two layers, once for each way to cut a micro-batch; the rest is arithmetic. footprint.h has the exact bytes.
+namespace rankyard::predict {
+
+/// Activations of one micro-batch on one rank, bytes.
+struct UnitMemory {
+    double kept = 0;      ///< of a layer, from its forward to its backward
+    double work = 0;      ///< beyond what the layers keep: the layer in work, embedding and head
+    double workspace = 0; ///< logits of a chunk
+    double deferred = 0;  ///< of a layer, kept from the input's to the weight's gradient where schedules part them
+};
+/// By the job's model, micro-batch, tp, cp, sequence parallelism, precision and recomputation; its other keys do not matter.
+Result<UnitMemory> unitMemory(const spec::JobSpec &job);
+
+/// Bytes of one rank of a stage, by kind.
+struct ClosedMemory {
+    double params = 0;
+    double grads = 0;
+    double optimizer = 0;
+    double activations = 0;
+    double gathered = 0;
+    double buckets = 0;
+    double workspace = 0;
+    double host = 0;
+    double peak() const { return params + grads + optimizer + activations + gathered + buckets + workspace; }
+};
+
+/// What of the job the search holds fixed.
+struct StateBytes {
+    double param = 2;
+    double grad = 4;
+    double optimizer = 12; ///< both moments, and the master copy where there is one
+    double maxLive = 1e9;  ///< elements, of ZeRO 3
+    double bucket = 25e6;
+    bool offloadOptimizer = false;
+    explicit StateBytes(const spec::JobSpec &job);
+};
+
+/// The first stage's and the last stage's, of which one has the peak. No allocation.
+struct ClosedPeak {
+    ClosedMemory memory;
+    int stage = 0;
+    double peak() const { return memory.peak(); }
+};
+ClosedPeak closedPeak(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory, const Layout &layout,
+                      bool tied);
+
+/// Micro-batches (of all a stage's layers) whose activations a stage holds at once: gpipe m; 1f1b and zb-h1 min(m, p − s);
+/// interleaved ((v − 1)·p + 2·(p − s) − 1) ÷ v (Narayanan et al. 2021); zbv p (Qi et al. 2024).
+double inFlight(const Layout &layout, int stage);
+
+} // namespace rankyard::predict

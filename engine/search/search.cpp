@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/search/search.h"
+
+#include "engine/base/units.h"
+#include "engine/search/space.h"
+#include "engine/search/weigh.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <set>
+#include <thread>
+#include <tuple>
+
+namespace rankyard::search {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// Where a layout stands in the space: breaks ties, so that threads do not.
+struct Place {
+    std::size_t cut = 0;
+    std::size_t layout = 0;
+    auto operator<=>(const Place &) const = default;
+};
+
+struct Weighed {
+    Candidate candidate;
+    Place place;
+    bool operator<(const Weighed &other) const
+    {
+        return std::tie(candidate.time.seconds, place) < std::tie(other.candidate.time.seconds, other.place);
+    }
+};
+
+/// The fastest `most` of what it is given.
+class Fastest
+{
+public:
+    explicit Fastest(std::size_t most) : m_most(most) {}
+    double worst() const { return m_heap.size() < m_most ? HUGE_VAL : m_heap.front().candidate.time.seconds; }
+    void add(const Weighed &weighed)
+    {
+        if (m_heap.size() == m_most) {
+            if (!(weighed < m_heap.front()))
+                return;
+            std::pop_heap(m_heap.begin(), m_heap.end());
+            m_heap.back() = weighed;
+        } else {
+            m_heap.push_back(weighed);
+        }
+        std::push_heap(m_heap.begin(), m_heap.end());
+    }
+    void merge(const Fastest &other)
+    {
+        for (const Weighed &weighed : other.m_heap)
+            add(weighed);
+    }
+    std::vector<Weighed> sorted() const
+    {
+        std::vector<Weighed> list = m_heap;
+        std::sort(list.begin(), list.end());
+        return list;
+    }
+
+private:
+    std::size_t m_most;
+    std::vector<Weighed> m_heap;
+};
+
+/// The fastest of each slice of memory: what the front is drawn from.
+class Slices
+{
+public:
+    void add(const Weighed &weighed, double usable)
+    {
+        const double share = std::clamp(weighed.candidate.bytes / usable, 0.0, 1.0);
+        auto &best = m_best[static_cast<std::size_t>(share * (slices - 1))];
+        if (!best || weighed < *best)
+            best = weighed;
+    }
+    void merge(const Slices &other)
+    {
+        for (std::size_t i = 0; i < m_best.size(); ++i) {
+            if (other.m_best[i] && (!m_best[i] || *other.m_best[i] < *m_best[i]))
+                m_best[i] = other.m_best[i];
+        }
+    }
+    std::vector<Candidate> front() const
+    {
+        std::vector<Candidate> front;
+        for (const auto &best : m_best) {
+            if (best && (front.empty() || best->candidate.time.seconds < front.back().time.seconds))
+                front.push_back(best->candidate);
+        }
+        return front;
+    }
+
+private:
+    static constexpr int slices = 128;
+    std::array<std::optional<Weighed>, slices> m_best;
+};
+
+/// What one thread has found.
+struct Share {
+    Fastest fitting;
+    Fastest near;
+    Slices slices;
+    Rejections rejected;
+    std::int64_t evaluated = 0;
+
+    explicit Share(std::size_t most) : fitting(most), near(most) {}
+};
+
+/// Runs `work(i)` for i = 0 … count − 1 on `threads` threads; the calling one is thread 0.
+void inParallel(std::size_t count, int threads, const std::function<void(std::size_t i, int thread)> &work)
+{
+    std::atomic<std::size_t> next{0};
+    const auto loop = [&](int thread) {
+        for (std::size_t i = next++; i < count; i = next++)
+            work(i, thread);
+    };
+    std::vector<std::jthread> workers;
+    for (int thread = 1; thread < threads; ++thread)
+        workers.emplace_back(loop, thread);
+    loop(0);
+}
+
+/// The memory of cuts from that of micro-batches of one and two sequences, in which it is linear (but for alignment).
+class UnitMemories
+{
+public:
+    /// Measures all that `cuts` need; the first error.
+    static Result<UnitMemories> of(const spec::JobSpec &job, const std::vector<Cut> &cuts, int threads)
+    {
+        UnitMemories memories;
+        for (const Cut &cut : cuts) {
+            for (const int micro : microsOf(job, cut))
+                memories.m_measured.try_emplace(key(cut, micro));
+        }
+        std::vector<std::pair<const Key, predict::UnitMemory> *> entries;
+        for (auto &entry : memories.m_measured)
+            entries.push_back(&entry);
+        std::vector<std::optional<Error>> errors(entries.size());
+        inParallel(entries.size(), threads, [&](std::size_t i, int) {
+            const auto &[tp, cp, sequence, recompute, micro] = entries[i]->first;
+            Choice choice;
+            choice.tp = tp;
+            choice.cp = cp;
+            choice.micro = micro;
+            choice.sequenceParallel = sequence;
+            choice.recompute = recompute;
+            if (const auto memory = predict::unitMemory(jobOf(job, choice)))
+                entries[i]->second = *memory;
+            else
+                errors[i] = memory.error();
+        });
+        for (const auto &error : errors) {
+            if (error)
+                return *error;
+        }
+        return memories;
+    }
+
+    predict::UnitMemory at(const spec::JobSpec &job, const Cut &cut) const
+    {
+        const std::vector<int> micros = microsOf(job, cut);
+        const predict::UnitMemory &one = m_measured.at(key(cut, micros.front()));
+        if (micros.size() == 1)
+            return one;
+        const predict::UnitMemory &two = m_measured.at(key(cut, micros.back()));
+        const double times = cut.micro - 1;
+        const auto line = [&](double predict::UnitMemory::*part) { return one.*part + times * (two.*part - one.*part); };
+        using predict::UnitMemory;
+        return {line(&UnitMemory::kept), line(&UnitMemory::work), std::max(one.workspace, two.workspace),
+                line(&UnitMemory::deferred)};
+    }
+
+private:
+    using Key = std::tuple<int, int, bool, predict::Recompute, int>;
+    static Key key(const Cut &cut, int micro) { return {cut.tp, cut.cp, cut.sequenceParallel, cut.recompute, micro}; }
+    /// Its own where one sequence cannot be cut so, or is all there is.
+    static std::vector<int> microsOf(const spec::JobSpec &job, const Cut &cut)
+    {
+        const bool whole = cut.sequenceParallel && job.model.seq / cut.cp % cut.tp != 0;
+        return whole || cut.micro == 1 ? std::vector<int>{cut.micro} : std::vector<int>{1, 2};
+    }
+
+    std::map<Key, predict::UnitMemory> m_measured;
+};
+
+class Search
+{
+public:
+    Search(const spec::JobSpec &job, const predict::CostModel &cost, const Options &options)
+        : m_job(job),
+          m_cost(cost),
+          m_options(options),
+          m_scales(job, cost),
+          m_shape(predict::shapeOf(job.model)),
+          m_most(static_cast<std::size_t>(std::max(64, 8 * options.top)))
+    {}
+
+    Result<Outcome> run();
+
+private:
+    void weigh(Share &share, std::size_t index, const UnitMemories &memories) const;
+    void choose(Outcome &outcome, const Share &all) const;
+
+    const spec::JobSpec &m_job;
+    const predict::CostModel &m_cost;
+    const Options &m_options;
+    Scales m_scales;
+    predict::Shape m_shape;
+    std::size_t m_most;
+    std::vector<Cut> m_cuts;
+};
+
+/// Layouts of one cut: memory first, time only of what fits or nearly does.
+void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories) const
+{
+    const Cut &cut = m_cuts[index];
+    const predict::UnitMemory memory = memories.at(m_job, cut);
+    predict::Micro micro = predict::microOf(m_job);
+    micro.sequences = cut.micro;
+    micro.tp = cut.tp;
+    micro.cp = cut.cp;
+    micro.sequenceParallel = cut.sequenceParallel;
+    const predict::UnitTimes unit = predict::unitTimes(m_cost, m_shape, micro, cut.recompute);
+    const double usable = m_scales.capacity().usable();
+    std::size_t place = 0;
+    std::int64_t tooLarge = 0;
+    forEachLayout(m_job, m_options.devices, cut, share.rejected, [&](const Choice &choice) {
+        Weighed weighed{m_scales.memory(choice, unit, memory), {index, place++}};
+        const bool fits = weighed.candidate.margin >= 0;
+        tooLarge += fits ? 0 : 1;
+        if (weighed.candidate.bytes > 1.5 * usable)
+            return;
+        m_scales.time(weighed.candidate, unit);
+        if (fits)
+            share.slices.add(weighed, usable);
+        (fits ? share.fitting : share.near).add(weighed);
+    });
+    share.evaluated += static_cast<std::int64_t>(place);
+    if (tooLarge > 0)
+        share.rejected["does not fit the device's memory"] += tooLarge;
+}
+
+/// The best of each way to divide the ranks and the time: variants by ZeRO stage, sequence parallelism and offload are one entry.
+std::vector<Candidate> distinct(const std::vector<Weighed> &list)
+{
+    std::vector<Candidate> kept;
+    std::set<std::tuple<int, int, int, int, int, int, int, int>> seen;
+    for (const Weighed &weighed : list) {
+        const Choice &c = weighed.candidate.choice;
+        if (seen.insert({c.tp, c.cp, c.pp, c.dp, c.virtualStages, c.micro, static_cast<int>(c.schedule),
+                         static_cast<int>(c.recompute)})
+                .second)
+            kept.push_back(weighed.candidate);
+    }
+    return kept;
+}
+
+/// Prices the best until `top` of them are known to fit.
+void Search::choose(Outcome &outcome, const Share &all) const
+{
+    const auto begin = Clock::now();
+    const auto top = static_cast<std::size_t>(std::max(1, m_options.top));
+    for (Candidate &candidate : distinct(all.fitting.sorted())) {
+        if (outcome.best.size() == top || m_options.stop.stop_requested())
+            break;
+        candidate.why = m_scales.reason(candidate);
+        if (m_options.price) {
+            if (const auto priced = m_scales.price(candidate); !priced) {
+                ++outcome.rejected[priced.error().what];
+                continue;
+            }
+            candidate.why = m_scales.reason(candidate);
+            if (candidate.margin < 0) {
+                ++outcome.rejected["does not fit the device's memory"];
+                outcome.near.push_back(candidate);
+                continue;
+            }
+        }
+        outcome.best.push_back(candidate);
+    }
+    std::stable_sort(outcome.best.begin(), outcome.best.end(),
+                     [](const Candidate &a, const Candidate &b) { return a.time.seconds < b.time.seconds; });
+    outcome.pareto = all.slices.front();
+    for (Candidate &candidate : outcome.pareto)
+        candidate.why = m_scales.reason(candidate);
+    const double best = outcome.best.empty() ? HUGE_VAL : outcome.best.front().time.seconds;
+    for (Candidate &candidate : distinct(all.near.sorted())) {
+        if (outcome.near.size() == top || candidate.time.seconds >= best)
+            break;
+        candidate.why = formatBytes(candidate.bytes) + " on stage " + std::to_string(candidate.stage) + ", "
+            + formatBytes(-candidate.margin) + " more than is usable";
+        outcome.near.push_back(candidate);
+    }
+    outcome.pricingSeconds = secondsSince(begin);
+}
+
+Result<Outcome> Search::run()
+{
+    const auto begin = Clock::now();
+    Outcome outcome;
+    outcome.capacity = m_scales.capacity();
+    m_cuts = cutsOf(m_job, m_options.devices, outcome.rejected);
+    const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const int threads = m_options.threads > 0 ? m_options.threads : cores;
+    RY_ASSIGN(const auto memories, UnitMemories::of(m_job, m_cuts, threads));
+    std::vector<Share> shares(static_cast<std::size_t>(threads), Share(m_most));
+    inParallel(m_cuts.size(), threads, [&](std::size_t i, int thread) {
+        if (m_options.stop.stop_requested())
+            return;
+        weigh(shares[static_cast<std::size_t>(thread)], i, memories);
+        if (thread == 0 && m_options.progress)
+            m_options.progress(static_cast<double>(i + 1) / static_cast<double>(m_cuts.size()));
+    });
+    Share &all = shares[0];
+    for (const Share &share : shares) {
+        if (&share == &all)
+            continue;
+        all.fitting.merge(share.fitting);
+        all.near.merge(share.near);
+        all.slices.merge(share.slices);
+        all.evaluated += share.evaluated;
+        for (const auto &[rule, count] : share.rejected)
+            all.rejected[rule] += count;
+    }
+    for (const auto &[rule, count] : all.rejected)
+        outcome.rejected[rule] += count;
+    outcome.evaluated = all.evaluated;
+    outcome.seconds = secondsSince(begin);
+    choose(outcome, all);
+    outcome.cancelled = m_options.stop.stop_requested();
+    return outcome;
+}
+
+} // namespace
+
+Result<Outcome> search(const spec::JobSpec &job, const predict::CostModel &cost, const Options &options)
+{
+    if (options.devices < 1 || options.devices > 1 << 20)
+        return Error::make(Code::Usage, "out of range", "--gpus")
+            .withFound(std::to_string(options.devices))
+            .withExpected("1 to 1048576");
+    RY_ASSIGN(Outcome outcome, Search(job, cost, options).run());
+    if (const auto current = options.price ? price(job, cost) : weigh(job, cost))
+        outcome.current = *current;
+    outcome.notes.push_back("usable memory: the device's, less driver context, communication buffers and 4 % headroom");
+    if (options.price)
+        outcome.notes.push_back("best: peak memory and time by the layout's programs; pareto and near: closed form");
+    return outcome;
+}
+
+} // namespace rankyard::search

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/cluster/cluster.h"
+#include "engine/predict/capacity.h"
+#include "engine/predict/closed_memory.h"
+#include "engine/predict/footprint.h"
+
+#include <functional>
+#include <map>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+/// The layouts of a model on a cluster: every legal one weighed in closed form, the best priced by their programs.
+namespace rankyard::search {
+
+/// What the search chooses; the rest is the job's.
+struct Choice {
+    std::int32_t tp = 1, cp = 1, pp = 1, dp = 1;
+    std::int32_t virtualStages = 1;
+    std::int32_t micro = 1;
+    std::int32_t microBatches = 1;
+    std::int8_t zero = 0;
+    predict::Schedule schedule = predict::Schedule::OneFOneB;
+    predict::Recompute recompute = predict::Recompute::None;
+    bool sequenceParallel = false;
+    bool offloadOptimizer = false;
+    bool operator==(const Choice &) const = default;
+};
+/// The job with this layout.
+spec::JobSpec jobOf(const spec::JobSpec &job, const Choice &choice);
+Choice choiceOf(const spec::JobSpec &job);
+/// "dp8·tp8·pp4·z1 mb 4, full recompute, 1f1b".
+std::string textOf(const Choice &choice);
+
+struct Candidate {
+    Choice choice;
+    predict::StepTime time; ///< of `priced` ones: seconds, low and high scaled to the program's
+    double bytes = 0;       ///< peak of the fullest rank on its device
+    double hostBytes = 0;
+    int stage = 0;          ///< where that peak is
+    double margin = 0;      ///< usable bytes that are left; negative: does not fit
+    double mfu = 0;
+    bool priced = false; ///< by its programs: bytes and seconds are theirs
+    std::string why;     ///< what bounds it, in words
+};
+
+struct Options {
+    int devices = 1;
+    int top = 10;
+    int threads = 0; ///< 0: as many as there are cores
+    bool price = true;
+    std::stop_token stop{};                          ///< cancels: the result says so
+    std::function<void(double share)> progress = {}; ///< from the calling thread, now and then
+};
+
+struct Outcome {
+    std::int64_t evaluated = 0; ///< legal layouts weighed
+    double seconds = 0;         ///< that took, without pricing
+    double pricingSeconds = 0;
+    bool cancelled = false;
+    predict::Capacity capacity;
+    Candidate current;                            ///< the job's own layout; 0 seconds when it is not legal here
+    std::vector<Candidate> best;                  ///< by time
+    std::vector<Candidate> pareto;                ///< no other is both faster and smaller; by memory
+    std::vector<Candidate> near;                  ///< faster than the best, but does not fit: fastest first, with the reason
+    std::map<std::string, std::int64_t> rejected; ///< by rule
+    std::vector<std::string> notes;
+};
+
+/// Deterministic: the same input gives the same answer on any number of threads.
+Result<Outcome> search(const spec::JobSpec &job, const predict::CostModel &cost, const Options &options);
+
+/// The job's layout in closed form, without a search.
+Result<Candidate> weigh(const spec::JobSpec &job, const predict::CostModel &cost);
+/// The same by the job's programs.
+Result<Candidate> price(const spec::JobSpec &job, const predict::CostModel &cost);
+
+/// `rankyardctl search --json` (DESIGN 3.2).
+OrderedJson reportOf(const Outcome &outcome);
+OrderedJson reportOf(const Candidate &candidate);
+
+} // namespace rankyard::search

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/search/weigh.h"
+
+#include "engine/base/units.h"
+#include "engine/predict/durations.h"
+#include "engine/predict/flops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace rankyard::search {
+
+namespace {
+
+constexpr const char *recomputeNames[] = {"none", "selective", "attention", "full"};
+
+std::string percent(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
+
+} // namespace
+
+spec::JobSpec jobOf(const spec::JobSpec &job, const Choice &choice)
+{
+    spec::JobSpec other = job;
+    other.layout.tp = choice.tp;
+    other.layout.cp = choice.cp;
+    other.layout.pp = choice.pp;
+    other.layout.dp = choice.dp;
+    other.layout.virtualStages = choice.virtualStages;
+    other.layout.stages.reset();
+    other.layout.schedule = predict::nameOf(choice.schedule);
+    other.layout.sequenceParallel = choice.sequenceParallel;
+    other.batch.micro = choice.micro;
+    other.zero.stage = choice.zero;
+    other.zero.shard = 0;
+    other.recompute.mode = recomputeNames[static_cast<std::size_t>(choice.recompute)];
+    other.recompute.every = 1;
+    other.recompute.ratio.reset();
+    other.offload.optimizer = choice.offloadOptimizer ? "host" : "none";
+    other.offload.params = "none";
+    return other;
+}
+
+Choice choiceOf(const spec::JobSpec &job)
+{
+    Choice choice;
+    choice.tp = static_cast<std::int32_t>(job.layout.tp);
+    choice.cp = static_cast<std::int32_t>(job.layout.cp);
+    choice.pp = static_cast<std::int32_t>(job.layout.pp);
+    choice.dp = static_cast<std::int32_t>(job.layout.dp);
+    choice.virtualStages = static_cast<std::int32_t>(job.layout.virtualStages);
+    choice.micro = static_cast<std::int32_t>(job.batch.micro);
+    choice.microBatches = static_cast<std::int32_t>(job.microBatches());
+    choice.zero = static_cast<std::int8_t>(job.zero.stage);
+    choice.schedule = predict::scheduleOf(job.layout.schedule);
+    choice.recompute = predict::recomputeOf(job.recompute.mode);
+    choice.sequenceParallel = job.layout.sequenceParallel;
+    choice.offloadOptimizer = job.offload.optimizer != "none";
+    return choice;
+}
+
+std::string textOf(const Choice &choice)
+{
+    std::string text = "dp" + std::to_string(choice.dp) + "·tp" + std::to_string(choice.tp);
+    if (choice.sequenceParallel)
+        text += "+sp";
+    if (choice.cp > 1)
+        text += "·cp" + std::to_string(choice.cp);
+    text += "·pp" + std::to_string(choice.pp) + "·z" + std::to_string(choice.zero) + ", micro-batch "
+        + std::to_string(choice.micro);
+    if (choice.pp > 1) {
+        text += std::string(", ") + predict::nameOf(choice.schedule);
+        if (choice.schedule == predict::Schedule::Interleaved)
+            text += " v" + std::to_string(choice.virtualStages);
+    }
+    if (choice.recompute != predict::Recompute::None)
+        text += std::string(", ") + recomputeNames[static_cast<std::size_t>(choice.recompute)] + " recompute";
+    if (choice.offloadOptimizer)
+        text += ", optimizer on the host";
+    return text;
+}
+
+predict::Layout layoutOf(const spec::JobSpec &job, const Choice &choice)
+{
+    predict::Layout layout;
+    layout.dp = choice.dp;
+    layout.cp = choice.cp;
+    layout.pp = choice.pp;
+    layout.virtualStages = choice.virtualStages;
+    layout.schedule = choice.schedule;
+    layout.zero = choice.zero;
+    layout.microBatches = choice.microBatches;
+    layout.overlapGrads = job.comm.overlapGrads;
+    layout.overlapParams = job.comm.overlapParams;
+    layout.gradBytes = static_cast<double>(bytesOf(job.precision.reduce));
+    layout.paramBytes = static_cast<double>(bytesOf(job.precision.compute));
+    return layout;
+}
+
+Scales::Scales(const spec::JobSpec &job, const predict::CostModel &cost)
+    : m_job(job),
+      m_cost(cost),
+      m_state(job),
+      m_capacity(predict::capacityOf(cost.machine())),
+      m_flops(predict::stepFlops(predict::shapeOf(job.model), static_cast<double>(job.batch.global),
+                                 predict::Convention::Model3))
+{}
+
+Candidate Scales::memory(const Choice &choice, const predict::UnitTimes &unit, const predict::UnitMemory &memory) const
+{
+    predict::StateBytes state = m_state;
+    state.offloadOptimizer = choice.offloadOptimizer;
+    const predict::ClosedPeak peak = predict::closedPeak(state, unit, memory, layoutOf(m_job, choice), m_job.model.tied);
+    Candidate candidate;
+    candidate.choice = choice;
+    candidate.bytes = peak.peak();
+    candidate.hostBytes = peak.memory.host;
+    candidate.stage = peak.stage;
+    candidate.margin = m_capacity.usable() - candidate.bytes;
+    return candidate;
+}
+
+/// Gradients down and parameters up over the host link, and the host's update (28 bytes a parameter). 25 GB/s: what PCIe 4 x16
+/// gives in practice; 100 GB/s of host memory, shared by the devices of a node.
+double Scales::offloadSeconds(const Choice &choice, const predict::UnitTimes &unit) const
+{
+    constexpr double link = 25e9;
+    constexpr double hostMemory = 100e9;
+    const double layers = std::ceil(unit.layers / choice.pp);
+    const double params = layers * unit.layerParams + unit.embeddingParams;
+    const double held = choice.zero >= 1 ? params / (static_cast<double>(choice.dp) * choice.cp) : params;
+    return held * (m_state.grad + m_state.param) / link + held * 28 / (hostMemory / std::min(8, m_cost.machine().island));
+}
+
+void Scales::time(Candidate &candidate, const predict::UnitTimes &unit) const
+{
+    const Choice &choice = candidate.choice;
+    candidate.time = predict::combine(m_cost, unit, layoutOf(m_job, choice));
+    if (choice.offloadOptimizer) {
+        const double seconds = offloadSeconds(choice, unit);
+        candidate.time.optimizer += seconds;
+        candidate.time.seconds += seconds;
+        candidate.time.low += seconds;
+        candidate.time.high += seconds;
+    }
+    const double devices = static_cast<double>(choice.dp) * choice.tp * choice.pp * choice.cp;
+    candidate.mfu = predict::utilisation(m_flops, candidate.time.seconds, devices,
+                                         m_cost.peak(predict::precisionOf(m_job.precision.compute)));
+}
+
+Status Scales::price(Candidate &candidate) const
+{
+    const spec::JobSpec job = jobOf(m_job, candidate.choice);
+    RY_ASSIGN(const auto stages, predict::footprintOf(job));
+    double most = 0;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+        const auto host = static_cast<double>(stages[stage].bytes[static_cast<std::size_t>(plan::MemoryKind::Host)]);
+        const double bytes = static_cast<double>(stages[stage].peak) - host;
+        if (bytes > most) {
+            most = bytes;
+            candidate.stage = static_cast<int>(stage);
+        }
+        candidate.hostBytes = std::max(candidate.hostBytes, host);
+    }
+    candidate.bytes = most;
+    candidate.margin = m_capacity.usable() - most;
+    RY_ASSIGN(const auto time, predict::programTimeOf(job, predict::durationsOf(m_cost, job)));
+    // What no op does stays the closed form's: loader, stragglers, hidden transfers that slow the computation.
+    predict::StepTime &t = candidate.time;
+    const double scale = (time.seconds + t.overhead) / t.seconds;
+    t.seconds *= scale;
+    t.low *= scale;
+    t.high *= scale;
+    candidate.mfu /= scale;
+    t.compute = *std::max_element(time.compute.begin(), time.compute.end());
+    t.bubble = time.bubble * time.seconds;
+    t.optimizer = 0; // in compute
+    t.tensor = t.pipeline = t.data = 0;
+    for (const auto &[group, seconds] : time.exposed)
+        (group == "tp" || group == "cp" || group == "kv" ? t.tensor : group == "pp" ? t.pipeline : t.data) += seconds;
+    candidate.priced = true;
+    return {};
+}
+
+std::string Scales::reason(const Candidate &candidate) const
+{
+    const predict::StepTime &t = candidate.time;
+    const std::pair<const char *, double> parts[] = {{"computation", t.compute}, {"bubble", t.bubble},
+                                                     {"tensor group", t.tensor}, {"pipeline sends", t.pipeline},
+                                                     {"data group", t.data},     {"optimizer", t.optimizer}};
+    std::vector<std::pair<const char *, double>> sorted(std::begin(parts), std::end(parts));
+    std::stable_sort(sorted.begin(), sorted.end(), [](const auto &a, const auto &b) { return a.second > b.second; });
+    std::string text = std::string(sorted[0].first) + " " + percent(sorted[0].second / t.seconds);
+    for (std::size_t i = 1; i < 3; ++i) {
+        if (sorted[i].second > 0.01 * t.seconds)
+            text += std::string(", ") + sorted[i].first + " " + percent(sorted[i].second / t.seconds);
+    }
+    text += "; " + formatBytes(candidate.bytes) + " of " + formatBytes(m_capacity.usable()) + " usable";
+    if (candidate.choice.pp > 1)
+        text += " on stage " + std::to_string(candidate.stage);
+    return text;
+}
+
+Result<Candidate> weigh(const spec::JobSpec &job, const predict::CostModel &cost)
+{
+    const Scales scales(job, cost);
+    const auto unit = predict::unitTimes(cost, predict::shapeOf(job.model), predict::microOf(job),
+                                         predict::recomputeOf(job.recompute.mode));
+    RY_ASSIGN(const auto memory, predict::unitMemory(job));
+    Candidate candidate = scales.memory(choiceOf(job), unit, memory);
+    scales.time(candidate, unit);
+    candidate.why = scales.reason(candidate);
+    return candidate;
+}
+
+Result<Candidate> price(const spec::JobSpec &job, const predict::CostModel &cost)
+{
+    RY_ASSIGN(Candidate candidate, weigh(job, cost));
+    const Scales scales(job, cost);
+    RY_TRY(scales.price(candidate));
+    candidate.why = scales.reason(candidate);
+    return candidate;
+}
+
+} // namespace rankyard::search

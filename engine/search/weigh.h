@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/search/search.h"
+
+namespace rankyard::search {
+
+/// Weighs layouts of one job on one kind of device. Immutable; any thread.
+class Scales
+{
+public:
+    Scales(const spec::JobSpec &job, const predict::CostModel &cost);
+
+    const predict::Capacity &capacity() const { return m_capacity; }
+    /// Peak and margin; no time yet.
+    Candidate memory(const Choice &choice, const predict::UnitTimes &unit, const predict::UnitMemory &memory) const;
+    /// Adds the time.
+    void time(Candidate &candidate, const predict::UnitTimes &unit) const;
+    /// Peak and time of the programs in place of the closed form's.
+    Status price(Candidate &candidate) const;
+    /// What bounds it, and where its memory goes.
+    std::string reason(const Candidate &candidate) const;
+
+private:
+    double offloadSeconds(const Choice &choice, const predict::UnitTimes &unit) const;
+
+    const spec::JobSpec &m_job;
+    const predict::CostModel &m_cost;
+    predict::StateBytes m_state;
+    predict::Capacity m_capacity;
+    double m_flops; ///< of a step, model FLOPs
+};
+
+predict::Layout layoutOf(const spec::JobSpec &job, const Choice &choice);
+
+} // namespace rankyard::search
