@@ -50,14 +50,12 @@ std::string trafficTable(const plan::Plan &plan)
 Status addTimes(const plan::Plan &plan, const std::string &name, OrderedJson &report)
 {
     RY_ASSIGN(const cluster::Cluster cluster, cluster::openCluster(name));
-    RY_ASSIGN(const predict::Machine machine, predict::machineOf(cluster));
     if (plan.grid.world() > cluster.gpus()) {
         return Error::make(Code::DoesNotFit, "the cluster has fewer devices than the layout has ranks", name)
             .withFound(std::to_string(cluster.gpus()))
             .withExpected(std::to_string(plan.grid.world()));
     }
-    RY_ASSIGN(const predict::Calibration constants, predict::fittedCalibrations().of(machine.family));
-    const predict::CostModel cost(machine, predict::asProgrammed(constants));
+    RY_ASSIGN(const predict::CostModel cost, predict::costModelOf(cluster));
     const predict::JobTime time = predict::jobTime(cost, plan.job);
     RY_ASSIGN(const plan::Timeline line,
               plan::simulate(plan, plan::ProgramKind::Train, predict::durationsOf(cost, plan.job)));
@@ -74,7 +72,7 @@ Status addTimes(const plan::Plan &plan, const std::string &name, OrderedJson &re
                           {"overhead", 1e3 * s.overhead}};
     report["notes"][0] =
         "step_ms, its 80 % interval, tflops_per_device (model FLOPs, attention whole) and mfu: closed form on "
-        + machine.device + ", constants " + constants.source + ", " + constants.date
+        + cost.machine().device + ", constants " + cost.constants().source + ", " + cost.constants().date
         + "; timeline: the program's ops by the same cost model, without the software's overheads";
     return {};
 }

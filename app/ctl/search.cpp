@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-#include "engine/search/advise.h"
 #include "app/ctl/command.h"
 #include "engine/base/units.h"
 #include "engine/cluster/sources.h"
+#include "engine/search/advise.h"
 
 namespace rankyard::ctl {
 
@@ -19,9 +19,12 @@ struct SearchOptions {
 
 std::vector<std::string> row(const search::Candidate &candidate)
 {
-    return {search::textOf(candidate.choice), formatDuration(candidate.time.seconds),
-            formatDuration(candidate.time.low) + " – " + formatDuration(candidate.time.high), formatNumber(100 * candidate.mfu, 3) + " %",
-            formatBytes(candidate.bytes), formatBytes(candidate.margin)};
+    return {search::textOf(candidate.choice),
+            formatDuration(candidate.time.seconds),
+            formatDuration(candidate.time.low) + " – " + formatDuration(candidate.time.high),
+            formatNumber(100 * candidate.mfu, 3) + " %",
+            formatBytes(candidate.bytes),
+            formatBytes(candidate.margin)};
 }
 
 void showCandidates(Output &output, const std::string &title, const std::vector<search::Candidate> &list)
@@ -47,9 +50,10 @@ void show(Output &output, const spec::JobSpec &job, const search::Outcome &outco
         showCandidates(output, "as the job has it", {outcome.current});
         if (!outcome.best.empty()) {
             const double gain = outcome.current.time.seconds / outcome.best.front().time.seconds;
-            output.line(outcome.current.margin < 0 ? "It does not fit: " + formatBytes(-outcome.current.margin)
+            output.line(outcome.current.margin < 0
+                            ? "It does not fit: " + formatBytes(-outcome.current.margin)
                                 + " more than is usable.\n"
-                                                   : "The best below is " + formatNumber(gain, 3) + " times as fast.\n");
+                            : "The best below is " + formatNumber(gain, 3) + " times as fast.\n");
         }
     }
     showCandidates(output, "best", outcome.best);
@@ -75,15 +79,15 @@ struct Setting {
 Result<Setting> settingOf(const SearchOptions &options)
 {
     RY_ASSIGN(auto job, spec::loadJob(options.job, options.set));
-    RY_ASSIGN(const auto cluster, cluster::openCluster(options.cluster.empty() ? job.cluster : options.cluster));
-    RY_ASSIGN(const auto machine, predict::machineOf(cluster));
-    RY_ASSIGN(const auto calibration, predict::calibrationFor(machine.family));
+    RY_ASSIGN(const auto cluster,
+              cluster::openCluster(options.cluster.empty() ? job.cluster : options.cluster));
+    RY_ASSIGN(const predict::CostModel cost, predict::costModelOf(cluster));
     const int there = cluster::Slots(cluster).count();
     if (options.gpus > there)
         return Error::make(Code::DoesNotFit, "the cluster has fewer devices", "--gpus")
             .withFound(std::to_string(options.gpus))
             .withExpected("at most " + std::to_string(there));
-    return Setting{std::move(job), predict::CostModel(machine, calibration), options.gpus > 0 ? options.gpus : std::max(1, there)};
+    return Setting{std::move(job), cost, options.gpus > 0 ? options.gpus : std::max(1, there)};
 }
 
 Result<Exit> runSearch(const SearchOptions &options, Output &output)
@@ -103,14 +107,16 @@ Result<Exit> runSearch(const SearchOptions &options, Output &output)
 
 void showAdvice(Output &output, const search::Advice &advice)
 {
-    output.line(advice.rule + "\n  because of " + advice.trigger + "\n  to the letter: " + search::textOf(advice.asked)
+    output.line(advice.rule + "\n  because of " + advice.trigger
+                + "\n  to the letter: " + search::textOf(advice.asked)
                 + (advice.illegal.empty() ? "" : " – not here: " + advice.illegal));
     if (!advice.possible)
         output.line("  no legal layout is near");
     else if (!advice.illegal.empty())
         output.line("  nearest legal: " + search::textOf(advice.nearest));
     if (advice.possible)
-        output.line("  " + formatDuration(advice.candidate.time.seconds) + " a step; " + advice.candidate.why);
+        output.line("  " + formatDuration(advice.candidate.time.seconds) + " a step; "
+                    + advice.candidate.why);
     for (const std::string &note : advice.notes)
         output.line("  note: " + note);
     output.line("");
@@ -147,14 +153,17 @@ void addSearch(Commands &commands)
 {
     const auto add = [&](const char *name, const char *help, auto run) {
         auto options = std::make_shared<SearchOptions>();
-        CLI::App *app = commands.add(commands.root(), name, help, [options, run](Output &output) { return run(*options, output); });
+        CLI::App *app = commands.add(commands.root(), name, help,
+                                     [options, run](Output &output) { return run(*options, output); });
         app->add_option("job", options->job, "The job file")->required();
         app->add_option("--set", options->set, "Override a key of the job: path=value");
-        app->add_option("--cluster", options->cluster, "In place of the job's: a preset (dgx-h100x32), a cluster file, local");
+        app->add_option("--cluster", options->cluster,
+                        "In place of the job's: a preset (dgx-h100x32), a cluster file, local");
         app->add_option("--gpus", options->gpus, "Devices to use; default: all of the cluster");
         return std::pair(app, options);
     };
-    const auto [app, options] = add("search", "The best layouts of a job's model on a cluster, with reasons", runSearch);
+    const auto [app, options] =
+        add("search", "The best layouts of a job's model on a cluster, with reasons", runSearch);
     app->add_option("--top", options->top, "How many of the best")->check(CLI::Range(1, 1000));
     app->add_flag("--closed", options->closed, "Closed form only: do not price the best by their programs");
     add("advise", "What rules of thumb say of a job on a cluster, beside what the search finds", runAdvise);

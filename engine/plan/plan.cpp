@@ -308,8 +308,10 @@ Result<Plan> makePlan(const spec::JobSpec &asked, PlanDepth depth)
     RY_TRY(checkCombination(job));
     RY_TRY(checkShape(job));
     Plan plan{job, RankGrid(job.layout), {}};
-    std::vector<Result<std::vector<StepProgram>>> stages = inParallel<Result<std::vector<StepProgram>>>(
-        job.layout.pp, [&](std::int64_t stage) { return buildStage(job, static_cast<std::int32_t>(stage), depth); });
+    std::vector<Result<std::vector<StepProgram>>> stages =
+        inParallel<Result<std::vector<StepProgram>>>(job.layout.pp, [&](std::int64_t stage) {
+            return buildStage(job, static_cast<std::int32_t>(stage), depth);
+        });
     for (auto &stage : stages) {
         if (!stage)
             return stage.error();

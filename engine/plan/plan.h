@@ -65,6 +65,8 @@ Result<Plan> makePlan(const spec::JobSpec &job, PlanDepth depth = PlanDepth::Che
 
 /// Ranks that share the slices of a bucket with zero.shard, 0 where all replicas do.
 std::int64_t shardRanks(const spec::JobSpec &job);
+/// Layers of each pipeline stage, its chunks together: `layout.stages`, or balanced with the head's operations.
+std::vector<std::int64_t> layersByStage(const spec::JobSpec &job);
 
 /// Bytes by memory kind of one rank: the arenas of the plan. `peak` is their sum.
 struct MemoryReport {

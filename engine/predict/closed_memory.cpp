@@ -61,8 +61,20 @@ StateBytes::StateBytes(const spec::JobSpec &job)
                 * (job.precision.master == job.precision.compute ? 2 : 3)),
       maxLive(static_cast<double>(job.zero.maxLive)),
       bucket(static_cast<double>(job.zero.bucketBytes)),
-      offloadOptimizer(job.offload.optimizer != "none")
+      offloadOptimizer(job.offload.optimizer != "none"),
+      tied(job.model.tied),
+      largest(static_cast<double>(job.model.hidden)
+              * static_cast<double>(
+                  std::max(job.model.vocab, job.model.ffnSize() * (job.model.family == "llama" ? 2 : 1))))
 {}
+
+PeakStages::PeakStages(const std::vector<std::int64_t> &layersByStage)
+{
+    const auto most_ = std::max_element(layersByStage.begin(), layersByStage.end());
+    first = {0, static_cast<double>(layersByStage.front())};
+    most = {static_cast<int>(most_ - layersByStage.begin()), static_cast<double>(*most_)};
+    last = {static_cast<int>(layersByStage.size()) - 1, static_cast<double>(layersByStage.back())};
+}
 
 double inFlight(const Layout &layout, int stage)
 {
@@ -88,8 +100,8 @@ double inFlight(const Layout &layout, int stage)
 
 namespace {
 
-ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory, const Layout &layout,
-                         int stage, double layers, double params)
+ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory,
+                         const Layout &layout, int stage, double layers, double params)
 {
     const double shards = static_cast<double>(layout.dp) * static_cast<double>(layout.cp);
     const double held = layout.zero >= 1 ? params / shards : params;
@@ -97,8 +109,12 @@ ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const U
     bytes.params = state.param * (layout.zero >= 3 ? held : params);
     bytes.grads = state.grad * (layout.zero >= 2 ? held : params);
     (state.offloadOptimizer ? bytes.host : bytes.optimizer) = state.optimizer * held;
-    if (layout.zero >= 2)
-        bytes.buckets = 2 * std::min(std::max(state.bucket, state.grad * unit.layerParams), state.grad * params);
+    if (layout.zero == 2) // two reductions' storage
+        bytes.buckets = 2
+            * std::min(std::max(state.bucket, state.grad * state.largest / (unit.inner / layout.cp)),
+                       state.grad * params);
+    if (layout.zero == 3) // a unit's whole flat group each
+        bytes.buckets = 4 * state.grad * std::min(unit.layerParams, params / 4);
     if (layout.zero >= 3)
         bytes.gathered = state.param * std::min(params, std::max(state.maxLive, 2 * unit.layerParams));
     const double flight = inFlight(layout, stage);
@@ -106,29 +122,34 @@ ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const U
     const double pending = layout.pp > 1 && parts ? std::min<double>(layout.microBatches, stage + 1) : 0;
     bytes.activations = flight * layers * memory.kept + memory.work + pending * layers * memory.deferred
         + (layout.pp > 1 ? (flight + 1) * unit.boundaryBytes : 0);
-    bytes.workspace = stage == layout.pp - 1 || layout.schedule == Schedule::ZeroBubbleV ? memory.workspace : 0;
+    bytes.workspace =
+        stage == layout.pp - 1 || layout.schedule == Schedule::ZeroBubbleV ? memory.workspace : 0;
     return bytes;
 }
 
 } // namespace
 
-ClosedPeak closedPeak(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory, const Layout &layout,
-                      bool tied)
+ClosedPeak closedPeak(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory,
+                      const Layout &layout, const PeakStages &stages)
 {
-    const double layers = std::ceil(unit.layers / layout.pp);
-    const double stack = layers * unit.layerParams;
-    if (layout.pp == 1)
-        return {stageMemory(state, unit, memory, layout, 0, unit.layers,
-                            unit.layers * unit.layerParams + unit.embeddingParams + unit.headParams),
-                0};
-    const double head = tied ? unit.embeddingParams : unit.headParams; // a tied table has a copy there
+    const double head =
+        state.tied ? unit.embeddingParams : unit.headParams;    // a tied table has a copy on the last stage
     const bool both = layout.schedule == Schedule::ZeroBubbleV; // the V's ends are on the first stage
-    const ClosedMemory first = stageMemory(state, unit, memory, layout, 0, layers,
-                                           stack + unit.embeddingParams + (both ? unit.headParams : 0));
-    if (both)
-        return {first, 0};
-    const ClosedMemory last = stageMemory(state, unit, memory, layout, layout.pp - 1, layers, stack + head);
-    return first.peak() >= last.peak() ? ClosedPeak{first, 0} : ClosedPeak{last, layout.pp - 1};
+    ClosedPeak peak;
+    for (const PeakStages::Stage &stage : {stages.first, stages.most, stages.last}) {
+        double params = stage.layers * unit.layerParams;
+        if (layout.pp == 1 || (both && stage.stage == 0))
+            params += unit.embeddingParams + unit.headParams;
+        else if (stage.stage == 0)
+            params += unit.embeddingParams;
+        else if (stage.stage == layout.pp - 1 && !both)
+            params += head;
+        const ClosedMemory bytes =
+            stageMemory(state, unit, memory, layout, stage.stage, stage.layers, params);
+        if (bytes.peak() > peak.peak())
+            peak = {bytes, stage.stage};
+    }
+    return peak;
 }
 
 } // namespace rankyard::predict

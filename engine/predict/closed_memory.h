@@ -13,7 +13,8 @@ struct UnitMemory {
     double kept = 0;      ///< of a layer, from its forward to its backward
     double work = 0;      ///< beyond what the layers keep: the layer in work, embedding and head
     double workspace = 0; ///< logits of a chunk
-    double deferred = 0;  ///< of a layer, kept from the input's to the weight's gradient where schedules part them
+    double deferred =
+        0; ///< of a layer, kept from the input's to the weight's gradient where schedules part them
 };
 /// By the job's model, micro-batch, tp, cp, sequence parallelism, precision and recomputation; its other keys do not matter.
 Result<UnitMemory> unitMemory(const spec::JobSpec &job);
@@ -39,17 +40,29 @@ struct StateBytes {
     double maxLive = 1e9;  ///< elements, of ZeRO 3
     double bucket = 25e6;
     bool offloadOptimizer = false;
+    bool tied = true;
+    double largest = 0; ///< elements of the largest tensor before tp: buckets do not cut tensors
     explicit StateBytes(const spec::JobSpec &job);
 };
 
-/// The first stage's and the last stage's, of which one has the peak. No allocation.
+/// Stages that may have the peak, with their layers: the first, the first of those with most layers, the last.
+struct PeakStages {
+    struct Stage {
+        int stage = 0;
+        double layers = 0;
+    };
+    Stage first, most, last;
+    explicit PeakStages(const std::vector<std::int64_t> &layersByStage);
+};
+
 struct ClosedPeak {
     ClosedMemory memory;
     int stage = 0;
     double peak() const { return memory.peak(); }
 };
-ClosedPeak closedPeak(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory, const Layout &layout,
-                      bool tied);
+/// The fullest of them. No allocation.
+ClosedPeak closedPeak(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory,
+                      const Layout &layout, const PeakStages &stages);
 
 /// Micro-batches (of all a stage's layers) whose activations a stage holds at once: gpipe m; 1f1b and zb-h1 min(m, p − s);
 /// interleaved ((v − 1)·p + 2·(p − s) − 1) ÷ v (Narayanan et al. 2021); zbv p (Qi et al. 2024).

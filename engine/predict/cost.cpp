@@ -195,4 +195,11 @@ Result<Machine> machineOf(const cluster::Cluster &cluster)
     return machine;
 }
 
+Result<CostModel> costModelOf(const cluster::Cluster &cluster)
+{
+    RY_ASSIGN(const Machine machine, machineOf(cluster));
+    RY_ASSIGN(const Calibration constants, fittedCalibrations().of(machine.family));
+    return CostModel(machine, asProgrammed(constants));
+}
+
 } // namespace rankyard::predict

@@ -165,6 +165,9 @@ private:
     double m_bytes = 0;                          ///< bytes/s of memory that kernels reach
 };
 
+/// For our own programs on a cluster's devices, with the fitted constants of their family. NotHere and NotFound say what is not known of them.
+Result<CostModel> costModelOf(const cluster::Cluster &cluster);
+
 /// max(0, x) with a round corner of width `soft`: what of a transfer is left when something covers it.
 double positivePart(double x, double soft);
 

@@ -43,7 +43,8 @@ ProgramTime timeOf(const plan::Timeline &timeline)
     time.bubble = timeline.bubble() * time.seconds;
     for (const plan::StageTimes &stage : timeline.stages) {
         time.compute.push_back(1e-9 * static_cast<double>(stage.computeNs));
-        time.barrier += 1e-9 * static_cast<double>(stage.barrierNs) / static_cast<double>(timeline.stages.size());
+        time.barrier +=
+            1e-9 * static_cast<double>(stage.barrierNs) / static_cast<double>(timeline.stages.size());
         for (const auto &[group, ns] : stage.exposedNs)
             time.exposed[group] = std::max(time.exposed[group], 1e-9 * static_cast<double>(ns));
     }
@@ -99,7 +100,8 @@ Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job)
 Result<ProgramTime> programTimeOf(const spec::JobSpec &job, const plan::Duration &duration)
 {
     const auto simulated = [&](std::int64_t microBatches) -> Result<ProgramTime> {
-        RY_ASSIGN(const auto plan, plan::makePlan(withMicroBatches(job, microBatches), plan::PlanDepth::Ordered));
+        RY_ASSIGN(const auto plan,
+                  plan::makePlan(withMicroBatches(job, microBatches), plan::PlanDepth::Ordered));
         RY_ASSIGN(const auto timeline, plan::simulate(plan, plan::ProgramKind::Train, duration));
         return timeOf(timeline);
     };

@@ -16,7 +16,8 @@ namespace rankyard::predict {
 struct Steady {
     std::int64_t memory = 1; ///< a stage's peak does not move after, or grows evenly (gpipe)
     std::int64_t time = 1;   ///< each period adds the same time after
-    std::int64_t period = 1; ///< micro-batches over which that is measured: a multiple of what the schedule takes together
+    std::int64_t period =
+        1; ///< micro-batches over which that is measured: a multiple of what the schedule takes together
 };
 /// At most the job's. A pipeline is full after p micro-batches and empties over as many; with virtual stages it takes longer to
 /// settle. ZeRO 3 may keep parameters from one micro-batch to the next.
@@ -28,10 +29,10 @@ Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job);
 /// The step's time by the programs and the cost model's durations.
 struct ProgramTime {
     double seconds = 0;
-    double bubble = 0; ///< idle share, as plan::Timeline has it
-    double barrier = 0;                          ///< seconds of it before the gradient norm, mean over stages
-    std::vector<double> compute;                 ///< seconds, by stage
-    std::map<std::string, double> exposed;       ///< seconds that the slowest stage waits, by group
+    double bubble = 0;                     ///< idle share, as plan::Timeline has it
+    double barrier = 0;                    ///< seconds of it before the gradient norm, mean over stages
+    std::vector<double> compute;           ///< seconds, by stage
+    std::map<std::string, double> exposed; ///< seconds that the slowest stage waits, by group
 };
 Result<ProgramTime> programTimeOf(const spec::JobSpec &job, const plan::Duration &duration);
 

@@ -34,11 +34,13 @@ Rule bySize(const spec::JobSpec &job, const predict::Machine &machine, int devic
         rule.text = "Below 10 B parameters: data parallel only";
         rule.asked.dp = devices;
     } else if (params <= 100e9) {
-        rule.text = "10 to 100 B parameters: tensor parallel up to the GPUs of a node, the rest data parallel";
+        rule.text =
+            "10 to 100 B parameters: tensor parallel up to the GPUs of a node, the rest data parallel";
         rule.asked.tp = std::min(devices, machine.island);
         rule.asked.dp = devices / rule.asked.tp;
     } else {
-        rule.text = "Above 100 B parameters: tensor parallel 8, pipeline across nodes, the rest data parallel";
+        rule.text =
+            "Above 100 B parameters: tensor parallel 8, pipeline across nodes, the rest data parallel";
         rule.asked.tp = std::min(devices, 8);
         const double bytes = 18 * params;
         const double stages = bytes / (rule.asked.tp * 0.5 * machine.memoryBytes);
@@ -46,7 +48,8 @@ Rule bySize(const spec::JobSpec &job, const predict::Machine &machine, int devic
         while (rule.asked.pp < stages && rule.asked.tp * rule.asked.pp * 2 <= devices)
             rule.asked.pp *= 2;
         rule.asked.dp = devices / (rule.asked.tp * rule.asked.pp);
-        rule.notes.push_back("as many stages as bring the states of 18 bytes a parameter below half of the memory");
+        rule.notes.push_back(
+            "as many stages as bring the states of 18 bytes a parameter below half of the memory");
     }
     return rule;
 }
@@ -73,7 +76,8 @@ Rule byHardware(const spec::JobSpec &job, const predict::Machine &machine, int d
         rule.notes.push_back("precision.compute fp16");
     } else {
         rule.text = "Otherwise: ZeRO 1, fp32, 4 micro-batches accumulated";
-        rule.trigger = trimmed(network) + " Gb/s a device, " + formatBytes(machine.memoryBytes) + " of memory";
+        rule.trigger =
+            trimmed(network) + " Gb/s a device, " + formatBytes(machine.memoryBytes) + " of memory";
         rule.asked.zero = 1;
         rule.asked.dp = devices;
         rule.asked.microBatches = 4;
@@ -92,11 +96,14 @@ std::string refusalOf(const spec::JobSpec &job, const Choice &choice, int device
         return "ZeRO " + std::to_string(choice.zero) + " with pipeline stages would "
             + (choice.zero == 2 ? "reduce" : "gather") + " each stage again for every micro-batch";
     if (job.model.heads % choice.tp != 0)
-        return "tp " + std::to_string(choice.tp) + " does not divide " + std::to_string(job.model.heads) + " heads";
+        return "tp " + std::to_string(choice.tp) + " does not divide " + std::to_string(job.model.heads)
+            + " heads";
     if (job.model.ffnSize() % choice.tp != 0)
-        return "tp " + std::to_string(choice.tp) + " does not divide the MLP's width " + std::to_string(job.model.ffnSize());
+        return "tp " + std::to_string(choice.tp) + " does not divide the MLP's width "
+            + std::to_string(job.model.ffnSize());
     if (choice.pp > job.model.layers + 1)
-        return std::to_string(choice.pp) + " stages are more than " + std::to_string(job.model.layers) + " layers";
+        return std::to_string(choice.pp) + " stages are more than " + std::to_string(job.model.layers)
+            + " layers";
     const std::int64_t replica = static_cast<std::int64_t>(choice.dp) * choice.micro;
     if (job.batch.global % replica != 0)
         return "dp · micro-batch = " + std::to_string(replica) + " does not divide a batch of "
@@ -138,7 +145,8 @@ std::optional<Choice> nearestTo(const spec::JobSpec &job, const Choice &asked, i
 Result<std::vector<Advice>> advise(const spec::JobSpec &job, const predict::CostModel &cost, int devices)
 {
     std::vector<Advice> list;
-    for (const Rule &rule : {bySize(job, cost.machine(), devices), byHardware(job, cost.machine(), devices)}) {
+    for (const Rule &rule :
+         {bySize(job, cost.machine(), devices), byHardware(job, cost.machine(), devices)}) {
         Advice advice;
         advice.rule = rule.text;
         advice.trigger = rule.trigger;
@@ -157,7 +165,8 @@ Result<std::vector<Advice>> advise(const spec::JobSpec &job, const predict::Cost
         if (advice.possible) {
             RY_ASSIGN(advice.candidate, weigh(jobOf(job, advice.nearest), cost));
             if (advice.candidate.margin < 0)
-                advice.notes.push_back("does not fit: " + formatBytes(-advice.candidate.margin) + " more than is usable");
+                advice.notes.push_back("does not fit: " + formatBytes(-advice.candidate.margin)
+                                       + " more than is usable");
         }
         list.push_back(std::move(advice));
     }

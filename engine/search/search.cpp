@@ -22,7 +22,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double secondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double secondsSince(Clock::time_point begin)
+{
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 /// Where a layout stands in the space: breaks ties, so that threads do not.
 struct Place {
@@ -177,7 +180,9 @@ public:
             return one;
         const predict::UnitMemory &two = m_measured.at(key(cut, micros.back()));
         const double times = cut.micro - 1;
-        const auto line = [&](double predict::UnitMemory::*part) { return one.*part + times * (two.*part - one.*part); };
+        const auto line = [&](double predict::UnitMemory::*part) {
+            return one.*part + times * (two.*part - one.*part);
+        };
         using predict::UnitMemory;
         return {line(&UnitMemory::kept), line(&UnitMemory::work), std::max(one.workspace, two.workspace),
                 line(&UnitMemory::deferred)};
@@ -185,7 +190,10 @@ public:
 
 private:
     using Key = std::tuple<int, int, bool, predict::Recompute, int>;
-    static Key key(const Cut &cut, int micro) { return {cut.tp, cut.cp, cut.sequenceParallel, cut.recompute, micro}; }
+    static Key key(const Cut &cut, int micro)
+    {
+        return {cut.tp, cut.cp, cut.sequenceParallel, cut.recompute, micro};
+    }
     /// Its own where one sequence cannot be cut so, or is all there is.
     static std::vector<int> microsOf(const spec::JobSpec &job, const Cut &cut)
     {
@@ -194,6 +202,35 @@ private:
     }
 
     std::map<Key, predict::UnitMemory> m_measured;
+};
+
+/// Stages with the peak, by ways to cut the layers: a few dozen for all layouts.
+class Stages
+{
+public:
+    Stages(const spec::JobSpec &job, int devices)
+    {
+        Rejections ignored;
+        for (int pp = 1; pp <= devices && pp <= job.model.layers + 1; ++pp) {
+            if (devices % pp != 0)
+                continue;
+            for (const Plan &plan : plansOf(job, {pp, 1, pp}, ignored)) {
+                Choice choice;
+                choice.pp = pp;
+                choice.virtualStages = plan.virtualStages;
+                choice.schedule = plan.schedule;
+                m_stages.try_emplace(key(choice), plan::layersByStage(jobOf(job, choice)));
+            }
+        }
+    }
+    const predict::PeakStages &at(const Choice &choice) const { return m_stages.at(key(choice)); }
+
+private:
+    static std::tuple<int, int, bool> key(const Choice &choice)
+    {
+        return {choice.pp, choice.virtualStages, choice.schedule == predict::Schedule::ZeroBubbleV};
+    }
+    std::map<std::tuple<int, int, bool>, predict::PeakStages> m_stages;
 };
 
 class Search
@@ -211,7 +248,7 @@ public:
     Result<Outcome> run();
 
 private:
-    void weigh(Share &share, std::size_t index, const UnitMemories &memories) const;
+    void weigh(Share &share, std::size_t index, const UnitMemories &memories, const Stages &stages) const;
     void choose(Outcome &outcome, const Share &all) const;
 
     const spec::JobSpec &m_job;
@@ -224,7 +261,7 @@ private:
 };
 
 /// Layouts of one cut: memory first, time only of what fits or nearly does.
-void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories) const
+void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories, const Stages &stages) const
 {
     const Cut &cut = m_cuts[index];
     const predict::UnitMemory memory = memories.at(m_job, cut);
@@ -237,8 +274,15 @@ void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories
     const double usable = m_scales.capacity().usable();
     std::size_t place = 0;
     std::int64_t tooLarge = 0;
+    Choice before; // layouts that differ in what follows the stages come one after the other
+    const predict::PeakStages *peaks = nullptr;
     forEachLayout(m_job, m_options.devices, cut, share.rejected, [&](const Choice &choice) {
-        Weighed weighed{m_scales.memory(choice, unit, memory), {index, place++}};
+        if (!peaks || choice.pp != before.pp || choice.virtualStages != before.virtualStages
+            || choice.schedule != before.schedule) {
+            peaks = &stages.at(choice);
+            before = choice;
+        }
+        Weighed weighed{m_scales.memory(choice, unit, memory, *peaks), {index, place++}};
         const bool fits = weighed.candidate.margin >= 0;
         tooLarge += fits ? 0 : 1;
         if (weighed.candidate.bytes > 1.5 * usable)
@@ -316,11 +360,12 @@ Result<Outcome> Search::run()
     const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     const int threads = m_options.threads > 0 ? m_options.threads : cores;
     RY_ASSIGN(const auto memories, UnitMemories::of(m_job, m_cuts, threads));
+    const Stages stages(m_job, m_options.devices);
     std::vector<Share> shares(static_cast<std::size_t>(threads), Share(m_most));
     inParallel(m_cuts.size(), threads, [&](std::size_t i, int thread) {
         if (m_options.stop.stop_requested())
             return;
-        weigh(shares[static_cast<std::size_t>(thread)], i, memories);
+        weigh(shares[static_cast<std::size_t>(thread)], i, memories, stages);
         if (thread == 0 && m_options.progress)
             m_options.progress(static_cast<double>(i + 1) / static_cast<double>(m_cuts.size()));
     });
@@ -355,9 +400,11 @@ Result<Outcome> search(const spec::JobSpec &job, const predict::CostModel &cost,
     RY_ASSIGN(Outcome outcome, Search(job, cost, options).run());
     if (const auto current = options.price ? price(job, cost) : weigh(job, cost))
         outcome.current = *current;
-    outcome.notes.push_back("usable memory: the device's, less driver context, communication buffers and 4 % headroom");
+    outcome.notes.push_back(
+        "usable memory: the device's, less driver context, communication buffers and 4 % headroom");
     if (options.price)
-        outcome.notes.push_back("best: peak memory and time by the layout's programs; pareto and near: closed form");
+        outcome.notes.push_back(
+            "best: peak memory and time by the layout's programs; pareto and near: closed form");
     return outcome;
 }
 

@@ -39,8 +39,8 @@ struct Candidate {
     predict::StepTime time; ///< of `priced` ones: seconds, low and high scaled to the program's
     double bytes = 0;       ///< peak of the fullest rank on its device
     double hostBytes = 0;
-    int stage = 0;          ///< where that peak is
-    double margin = 0;      ///< usable bytes that are left; negative: does not fit
+    int stage = 0;     ///< where that peak is
+    double margin = 0; ///< usable bytes that are left; negative: does not fit
     double mfu = 0;
     bool priced = false; ///< by its programs: bytes and seconds are theirs
     std::string why;     ///< what bounds it, in words
@@ -61,10 +61,10 @@ struct Outcome {
     double pricingSeconds = 0;
     bool cancelled = false;
     predict::Capacity capacity;
-    Candidate current;                            ///< the job's own layout; 0 seconds when it is not legal here
-    std::vector<Candidate> best;                  ///< by time
-    std::vector<Candidate> pareto;                ///< no other is both faster and smaller; by memory
-    std::vector<Candidate> near;                  ///< faster than the best, but does not fit: fastest first, with the reason
+    Candidate current;             ///< the job's own layout; 0 seconds when it is not legal here
+    std::vector<Candidate> best;   ///< by time
+    std::vector<Candidate> pareto; ///< no other is both faster and smaller; by memory
+    std::vector<Candidate> near;   ///< faster than the best, but does not fit: fastest first, with the reason
     std::map<std::string, std::int64_t> rejected; ///< by rule
     std::vector<std::string> notes;
 };

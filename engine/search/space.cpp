@@ -75,7 +75,9 @@ std::vector<Split> splitsOf(const spec::JobSpec &job, int devices, const Cut &cu
             ++rejected["dp · micro-batch does not divide the batch"];
             continue;
         }
-        splits.push_back({pp, dp, static_cast<std::int32_t>(job.batch.global / (static_cast<std::int64_t>(dp) * cut.micro))});
+        splits.push_back(
+            {pp, dp,
+             static_cast<std::int32_t>(job.batch.global / (static_cast<std::int64_t>(dp) * cut.micro))});
     }
     return splits;
 }

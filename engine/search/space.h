@@ -20,7 +20,8 @@ std::vector<Cut> cutsOf(const spec::JobSpec &job, int devices, Rejections &rejec
 
 /// Calls `visit(Choice)` for every legal layout of a cut, in a fixed order.
 template<typename Visit>
-void forEachLayout(const spec::JobSpec &job, int devices, const Cut &cut, Rejections &rejected, Visit &&visit);
+void forEachLayout(const spec::JobSpec &job, int devices, const Cut &cut, Rejections &rejected,
+                   Visit &&visit);
 
 /// Stages, replicas and micro-batches of a cut; the rest of a Choice follows for each.
 struct Split {
@@ -43,8 +44,9 @@ void forEachLayout(const spec::JobSpec &job, int devices, const Cut &cut, Reject
         for (const Plan &plan : plansOf(job, split, rejected)) {
             for (int zero = 0; zero <= most; ++zero) {
                 for (const bool offload : {false, true}) {
-                    visit(Choice{cut.tp, cut.cp, split.pp, split.dp, plan.virtualStages, cut.micro, split.microBatches,
-                                 static_cast<std::int8_t>(zero), plan.schedule, cut.recompute, cut.sequenceParallel, offload});
+                    visit(Choice{cut.tp, cut.cp, split.pp, split.dp, plan.virtualStages, cut.micro,
+                                 split.microBatches, static_cast<std::int8_t>(zero), plan.schedule,
+                                 cut.recompute, cut.sequenceParallel, offload});
                 }
             }
         }

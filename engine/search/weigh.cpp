@@ -106,11 +106,13 @@ Scales::Scales(const spec::JobSpec &job, const predict::CostModel &cost)
                                  predict::Convention::Model3))
 {}
 
-Candidate Scales::memory(const Choice &choice, const predict::UnitTimes &unit, const predict::UnitMemory &memory) const
+Candidate Scales::memory(const Choice &choice, const predict::UnitTimes &unit,
+                         const predict::UnitMemory &memory, const predict::PeakStages &stages) const
 {
     predict::StateBytes state = m_state;
     state.offloadOptimizer = choice.offloadOptimizer;
-    const predict::ClosedPeak peak = predict::closedPeak(state, unit, memory, layoutOf(m_job, choice), m_job.model.tied);
+    const predict::ClosedPeak peak =
+        predict::closedPeak(state, unit, memory, layoutOf(m_job, choice), stages);
     Candidate candidate;
     candidate.choice = choice;
     candidate.bytes = peak.peak();
@@ -129,7 +131,8 @@ double Scales::offloadSeconds(const Choice &choice, const predict::UnitTimes &un
     const double layers = std::ceil(unit.layers / choice.pp);
     const double params = layers * unit.layerParams + unit.embeddingParams;
     const double held = choice.zero >= 1 ? params / (static_cast<double>(choice.dp) * choice.cp) : params;
-    return held * (m_state.grad + m_state.param) / link + held * 28 / (hostMemory / std::min(8, m_cost.machine().island));
+    return held * (m_state.grad + m_state.param) / link
+        + held * 28 / (hostMemory / std::min(8, m_cost.machine().island));
 }
 
 void Scales::time(Candidate &candidate, const predict::UnitTimes &unit) const
@@ -154,7 +157,8 @@ Status Scales::price(Candidate &candidate) const
     RY_ASSIGN(const auto stages, predict::footprintOf(job));
     double most = 0;
     for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-        const auto host = static_cast<double>(stages[stage].bytes[static_cast<std::size_t>(plan::MemoryKind::Host)]);
+        const auto host =
+            static_cast<double>(stages[stage].bytes[static_cast<std::size_t>(plan::MemoryKind::Host)]);
         const double bytes = static_cast<double>(stages[stage].peak) - host;
         if (bytes > most) {
             most = bytes;
@@ -177,7 +181,9 @@ Status Scales::price(Candidate &candidate) const
     t.optimizer = 0; // in compute
     t.tensor = t.pipeline = t.data = 0;
     for (const auto &[group, seconds] : time.exposed)
-        (group == "tp" || group == "cp" || group == "kv" ? t.tensor : group == "pp" ? t.pipeline : t.data) += seconds;
+        (group == "tp" || group == "cp" || group == "kv" ? t.tensor
+             : group == "pp"                             ? t.pipeline
+                                                         : t.data) += seconds;
     candidate.priced = true;
     return {};
 }
@@ -185,11 +191,12 @@ Status Scales::price(Candidate &candidate) const
 std::string Scales::reason(const Candidate &candidate) const
 {
     const predict::StepTime &t = candidate.time;
-    const std::pair<const char *, double> parts[] = {{"computation", t.compute}, {"bubble", t.bubble},
-                                                     {"tensor group", t.tensor}, {"pipeline sends", t.pipeline},
-                                                     {"data group", t.data},     {"optimizer", t.optimizer}};
+    const std::pair<const char *, double> parts[] = {
+        {"computation", t.compute},     {"bubble", t.bubble},   {"tensor group", t.tensor},
+        {"pipeline sends", t.pipeline}, {"data group", t.data}, {"optimizer", t.optimizer}};
     std::vector<std::pair<const char *, double>> sorted(std::begin(parts), std::end(parts));
-    std::stable_sort(sorted.begin(), sorted.end(), [](const auto &a, const auto &b) { return a.second > b.second; });
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto &a, const auto &b) { return a.second > b.second; });
     std::string text = std::string(sorted[0].first) + " " + percent(sorted[0].second / t.seconds);
     for (std::size_t i = 1; i < 3; ++i) {
         if (sorted[i].second > 0.01 * t.seconds)
@@ -207,7 +214,8 @@ Result<Candidate> weigh(const spec::JobSpec &job, const predict::CostModel &cost
     const auto unit = predict::unitTimes(cost, predict::shapeOf(job.model), predict::microOf(job),
                                          predict::recomputeOf(job.recompute.mode));
     RY_ASSIGN(const auto memory, predict::unitMemory(job));
-    Candidate candidate = scales.memory(choiceOf(job), unit, memory);
+    Candidate candidate =
+        scales.memory(choiceOf(job), unit, memory, predict::PeakStages(plan::layersByStage(job)));
     scales.time(candidate, unit);
     candidate.why = scales.reason(candidate);
     return candidate;

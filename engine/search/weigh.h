@@ -13,7 +13,8 @@ public:
 
     const predict::Capacity &capacity() const { return m_capacity; }
     /// Peak and margin; no time yet.
-    Candidate memory(const Choice &choice, const predict::UnitTimes &unit, const predict::UnitMemory &memory) const;
+    Candidate memory(const Choice &choice, const predict::UnitTimes &unit, const predict::UnitMemory &memory,
+                     const predict::PeakStages &stages) const;
     /// Adds the time.
     void time(Candidate &candidate, const predict::UnitTimes &unit) const;
     /// Peak and time of the programs in place of the closed form's.

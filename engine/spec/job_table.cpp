@@ -256,7 +256,9 @@ void addRun(Fields &f, JobSpec &j)
     f.push_back({"run.compact_every", &r.compactEvery,
                  range(0, 1e9, "Steps between compactions of allocator caches; 0: never").only({100, 0})});
     f.push_back(
-        {"cluster", &j.cluster, text("Cluster that the job is planned for and runs on: local (this machine), a preset, a cluster file")});
+        {"cluster", &j.cluster,
+         text(
+             "Cluster that the job is planned for and runs on: local (this machine), a preset, a cluster file")});
 }
 
 Fields bind(JobSpec &job)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/passes/schedule.h"
 
+#include "engine/plan/plan.h"
 #include "engine/plan/units.h"
 
 #include <algorithm>
@@ -213,6 +214,17 @@ std::vector<StageSpan> stageSpans(const spec::JobSpec &job)
     }
     spans.back().head = true;
     return spans;
+}
+
+std::vector<std::int64_t> layersByStage(const spec::JobSpec &job)
+{
+    std::vector<std::int64_t> layers(static_cast<std::size_t>(job.layout.pp), 0);
+    const std::vector<StageSpan> spans = stageSpans(job);
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+        const StagePlace place = placeOfVirtualStage(job, static_cast<std::int32_t>(i));
+        layers[static_cast<std::size_t>(place.stage)] += spans[i].end - spans[i].begin;
+    }
+    return layers;
 }
 
 std::vector<Action> trainSchedule(const spec::JobSpec &job, std::int32_t stage)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-#include "engine/predict/footprint.h"
 #include "engine/predict/durations.h"
+#include "engine/predict/footprint.h"
 #include "tests/engine/long.h"
 #include "tests/engine/plan/jobs.h"
 
@@ -13,8 +13,8 @@ namespace {
 
 std::string named(const spec::JobSpec &job)
 {
-    return dumpJson(spec::writeJob(job)["layout"]) + dumpJson(spec::writeJob(job)["zero"]) + job.recompute.mode + " m "
-        + std::to_string(job.microBatches());
+    return dumpJson(spec::writeJob(job)["layout"]) + dumpJson(spec::writeJob(job)["zero"])
+        + job.recompute.mode + " m " + std::to_string(job.microBatches());
 }
 
 /// More micro-batches than the footprint looks at.
@@ -41,8 +41,10 @@ TEST(Footprint, LiveBytesAreThoseOfTheWholeProgram)
         ASSERT_TRUE(stages) << stages.error().text();
         for (std::int32_t stage = 0; stage < job.layout.pp; ++stage) {
             const plan::MemoryReport report = plan::memoryOf(*whole, plan::Role{stage});
-            EXPECT_EQ((*stages)[static_cast<std::size_t>(stage)].live, report.live) << i << " stage " << stage << named(job);
-            EXPECT_EQ((*stages)[static_cast<std::size_t>(stage)].liveAtOnce, report.liveAtOnce) << i << " stage " << stage;
+            EXPECT_EQ((*stages)[static_cast<std::size_t>(stage)].live, report.live)
+                << i << " stage " << stage << named(job);
+            EXPECT_EQ((*stages)[static_cast<std::size_t>(stage)].liveAtOnce, report.liveAtOnce)
+                << i << " stage " << stage;
         }
     }
 }
@@ -55,7 +57,8 @@ TEST(Footprint, TimeIsThatOfTheWholeProgram)
     double worst = 0;
     for (int i = 0; i < count; ++i) {
         const spec::JobSpec job = longLayout(random);
-        const plan::Duration duration = [&](const plan::StepProgram &program, const plan::Op &op) -> std::int64_t {
+        const plan::Duration duration = [&](const plan::StepProgram &program,
+                                            const plan::Op &op) -> std::int64_t {
             return plan::isTransfer(op.kind) ? plan::transferNs(program, op, {2000, 0.5}) : 50 + op.flops;
         };
         const auto whole = plan::makePlan(job, plan::PlanDepth::Ordered);

@@ -21,11 +21,9 @@ predict::CostModel costOf(const std::string &cluster)
 {
     const auto opened = cluster::openCluster(cluster);
     EXPECT_TRUE(opened) << opened.error().text();
-    const auto machine = predict::machineOf(*opened);
-    EXPECT_TRUE(machine) << machine.error().text();
-    const auto calibration = predict::calibrationFor(machine->family);
-    EXPECT_TRUE(calibration) << calibration.error().text();
-    return {*machine, *calibration};
+    const auto cost = predict::costModelOf(*opened);
+    EXPECT_TRUE(cost) << cost.error().text();
+    return *cost;
 }
 
 /// GPT-3 of 175 B parameters in 16 bits.
@@ -92,7 +90,8 @@ TEST(Space, HasTheLayoutsThatThePlannerTakes)
                 if (devices % (tp * cp * pp) != 0)
                     continue;
                 for (const int micro : {1, 2, 4}) {
-                    for (int schedule = 0; schedule <= static_cast<int>(predict::Schedule::ZeroBubbleV); ++schedule) {
+                    for (int schedule = 0; schedule <= static_cast<int>(predict::Schedule::ZeroBubbleV);
+                         ++schedule) {
                         for (int v = 1; v <= 2; ++v) {
                             for (int zero = 0; zero <= 3; ++zero) {
                                 for (const bool sequence : {false, true}) {
@@ -100,9 +99,12 @@ TEST(Space, HasTheLayoutsThatThePlannerTakes)
                                     choice.zero = static_cast<std::int8_t>(zero);
                                     choice.schedule = static_cast<predict::Schedule>(schedule);
                                     choice.sequenceParallel = sequence;
-                                    const bool free = pp == 1 && (schedule != 1 || v != 1); // no schedule without stages
-                                    const bool alone = zero > 0 && choice.dp * cp == 1;    // nothing to share
-                                    if (free || alone || (sequence && tp == 1)
+                                    const bool free =
+                                        pp == 1 && (schedule != 1 || v != 1); // no schedule without stages
+                                    const bool alone = zero > 0 && choice.dp * cp == 1; // nothing to share
+                                    const bool plain = choice.schedule == predict::Schedule::Interleaved
+                                        && v == 1; // is 1f1b
+                                    if (free || alone || plain || (sequence && tp == 1)
                                         || choice.schedule == predict::Schedule::ZeroBubbleH2)
                                         continue;
                                     if (plan::makePlan(jobOf(job, choice), plan::PlanDepth::Ordered))
@@ -224,7 +226,12 @@ TEST(Search, SaysWhatItWouldChange)
 TEST(Search, ClosedMemoryIsNearThePrograms)
 {
     const predict::CostModel cost = costOf("dgx-h100x2");
-    const spec::JobSpec job = smallJob();
+    spec::JobSpec job = smallJob();
+    job.model.hidden = 4096;
+    job.model.heads = 32;
+    job.model.kvHeads = 8;
+    job.model.layers = 24;
+    job.model.seq = 2048;
     std::vector<Choice> choices = allOf(job, 16);
     std::erase_if(choices, [](const Choice &c) {
         return c.offloadOptimizer || c.schedule == predict::Schedule::ZeroBubbleH1
@@ -232,7 +239,7 @@ TEST(Search, ClosedMemoryIsNearThePrograms)
     });
     std::mt19937_64 random(3);
     std::shuffle(choices.begin(), choices.end(), random);
-    choices.resize(isLong() ? 400 : 40);
+    choices.resize(isLong() ? 400 : 12);
     std::vector<double> memory;
     std::vector<double> time;
     for (const Choice &choice : choices) {
@@ -247,9 +254,11 @@ TEST(Search, ClosedMemoryIsNearThePrograms)
         std::sort(values.begin(), values.end());
         return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
     };
-    std::printf("%zu layouts, closed form against programs: memory median %.3f p90 %.3f worst %.3f; time median %.3f p90 %.3f worst %.3f\n",
-                choices.size(), at(memory, 0.5), at(memory, 0.9), at(memory, 1), at(time, 0.5), at(time, 0.9), at(time, 1));
-    EXPECT_LT(at(memory, 0.5), 0.03);
+    std::printf(
+        "%zu layouts, closed form against programs: memory median %.3f p90 %.3f worst %.3f; time median %.3f p90 %.3f worst %.3f\n",
+        choices.size(), at(memory, 0.5), at(memory, 0.9), at(memory, 1), at(time, 0.5), at(time, 0.9),
+        at(time, 1));
+    EXPECT_LT(at(memory, 0.5), 0.02);
     EXPECT_LT(at(memory, 0.9), 0.10);
 }
 
