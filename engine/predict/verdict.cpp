@@ -195,13 +195,10 @@ std::optional<CostModel> costOf(const spec::JobSpec &job, const cluster::Cluster
 {
     if (job.precision.compute == DType::F64)
         return std::nullopt;
-    auto machine = machineOf(cluster);
-    if (!machine || machine->peak[static_cast<std::size_t>(precisionOf(job.precision.compute))] <= 0)
+    auto cost = costModelOf(cluster);
+    if (!cost || cost->peak(precisionOf(job.precision.compute)) <= 0)
         return std::nullopt;
-    auto calibration = fittedCalibrations().of(machine->family);
-    if (!calibration)
-        return std::nullopt;
-    return CostModel(std::move(machine).value(), std::move(calibration).value());
+    return std::move(cost).value();
 }
 
 } // namespace
