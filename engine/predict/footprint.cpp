@@ -22,20 +22,6 @@ Result<std::vector<plan::MemoryReport>> memoryByStage(const spec::JobSpec &job)
     return stages;
 }
 
-/// a + times · (b − a), number by number.
-plan::MemoryReport beyond(const plan::MemoryReport &a, const plan::MemoryReport &b, std::int64_t times)
-{
-    const auto line = [&](std::int64_t from, std::int64_t to) { return from + times * (to - from); };
-    plan::MemoryReport report;
-    for (std::size_t k = 0; k < report.bytes.size(); ++k) {
-        report.bytes[k] = line(a.bytes[k], b.bytes[k]);
-        report.live[k] = line(a.live[k], b.live[k]);
-        report.peak += report.bytes[k];
-    }
-    report.liveAtOnce = line(a.liveAtOnce, b.liveAtOnce);
-    return report;
-}
-
 ProgramTime timeOf(const plan::Timeline &timeline)
 {
     ProgramTime time;
@@ -80,21 +66,15 @@ Steady steadyOf(const spec::JobSpec &job)
     if (pp == 1)
         return atMost(job.zero.stage == 3 ? 12 : 4, 4, 1);
     if (schedule == "gpipe")
-        return atMost(3, 2 * pp, 2 * pp);
-    return atMost(2 * pp, job.layout.virtualStages > 1 ? 6 * pp : 3 * pp, 2 * pp);
+        return atMost(all, 2 * pp, 2 * pp);
+    const bool copies =
+        job.offload.params != "none"; // ahead of their use: their place in the step moves for longer
+    return atMost(copies ? 4 * pp : 2 * pp, job.layout.virtualStages > 1 ? 6 * pp : 3 * pp, 2 * pp);
 }
 
 Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job)
 {
-    const Steady steady = steadyOf(job);
-    RY_ASSIGN(auto stages, memoryByStage(withMicroBatches(job, steady.memory)));
-    const std::int64_t rest = job.microBatches() - steady.memory;
-    if (rest <= 0 || job.layout.schedule != "gpipe" || job.layout.pp == 1)
-        return stages;
-    RY_ASSIGN(const auto next, memoryByStage(withMicroBatches(job, steady.memory + 1)));
-    for (std::size_t i = 0; i < stages.size(); ++i)
-        stages[i] = beyond(stages[i], next[i], rest);
-    return stages;
+    return memoryByStage(withMicroBatches(job, steadyOf(job).memory));
 }
 
 Result<ProgramTime> programTimeOf(const spec::JobSpec &job, const plan::Duration &duration)

@@ -14,7 +14,7 @@ namespace rankyard::predict {
 
 /// Micro-batches of the shorter job.
 struct Steady {
-    std::int64_t memory = 1; ///< a stage's peak does not move after, or grows evenly (gpipe)
+    std::int64_t memory = 1; ///< a stage's peak does not move after; gpipe's grows to the end: all
     std::int64_t time = 1;   ///< each period adds the same time after
     std::int64_t period =
         1; ///< micro-batches over which that is measured: a multiple of what the schedule takes together

@@ -13,8 +13,11 @@ namespace {
 
 std::string named(const spec::JobSpec &job)
 {
-    return dumpJson(spec::writeJob(job)["layout"]) + dumpJson(spec::writeJob(job)["zero"])
-        + job.recompute.mode + " m " + std::to_string(job.microBatches());
+    const OrderedJson all = spec::writeJob(job);
+    std::string text = " m " + std::to_string(job.microBatches());
+    for (const char *key : {"layout", "zero", "recompute", "offload", "compression", "comm"})
+        text += std::string(" ") + key + dumpJson(all[key]);
+    return text;
 }
 
 /// More micro-batches than the footprint looks at.
@@ -44,7 +47,7 @@ TEST(Footprint, LiveBytesAreThoseOfTheWholeProgram)
             EXPECT_EQ((*stages)[static_cast<std::size_t>(stage)].live, report.live)
                 << i << " stage " << stage << named(job);
             EXPECT_EQ((*stages)[static_cast<std::size_t>(stage)].liveAtOnce, report.liveAtOnce)
-                << i << " stage " << stage;
+                << i << " stage " << stage << named(job);
         }
     }
 }
