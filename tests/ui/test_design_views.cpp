@@ -4,9 +4,12 @@
 #include "tests/ui/design_fixture.h"
 #include "ui/designer/compare_view.h"
 #include "ui/designer/data_view.h"
+#include "ui/designer/layout_scatter.h"
 #include "ui/designer/memory_bars.h"
 #include "ui/designer/prepare_task.h"
 #include "ui/designer/rank_panel.h"
+#include "ui/designer/search_task.h"
+#include "ui/designer/search_view.h"
 #include "ui/designer/step_timeline.h"
 #include "ui/designer/verdict_panel.h"
 
@@ -14,6 +17,7 @@
 #include <QComboBox>
 #include <QImage>
 #include <QSignalSpy>
+#include <QTableView>
 #include <QUndoStack>
 
 using namespace rankyard;
@@ -154,6 +158,49 @@ private slots:
         QVERIFY(f.document().isDirty() || f.document().undoStack()->canUndo());
         f.settle();
         QCOMPARE(model->rowCount(), 0);
+    }
+
+    // What the search finds stands in the table and the picture, and becomes the design by one choice.
+    void searchedLayouts()
+    {
+        Fixture f;
+        f.document().apply({"cluster=dgx-a100-80", "model.heads=8", "model.hidden=512", "model.layers=8",
+                            "layout.dp=8", "batch.global=64", "batch.micro=1", "precision.compute=\"bf16\""},
+                           {});
+        f.settle();
+        SearchView *view = f.page.search();
+        QSignalSpy done(view->task(), &SearchTask::finished);
+        view->start();
+        QTRY_COMPARE_WITH_TIMEOUT(done.count(), 1, 60'000);
+        SearchModel *model = view->model();
+        QAbstractItemModelTester tester(model, QAbstractItemModelTester::FailureReportingMode::QtTest);
+        QVERIFY(model->rowCount() > 1);
+        for (int row = 1; row < model->rowCount(); ++row) {
+            if (model->candidate(row).margin >= 0)
+                QVERIFY(model->candidate(row).time.seconds >= model->candidate(0).time.seconds);
+        }
+        LayoutScatter *scatter = view->scatter();
+        QVERIFY(!scatter->points().empty());
+        for (const LayoutScatter::Point &point : scatter->points())
+            QVERIFY(QRectF(scatter->rect()).contains(scatter->pixelOf(point)));
+        // Another one than the present: it is loaded, can run, and is as it was promised.
+        const search::Choice choice = model->candidate(1).choice;
+        view->table()->setCurrentIndex(model->index(1, 0));
+        emit view->table()->activated(model->index(1, 0));
+        QVERIFY(f.document().job());
+        QVERIFY(search::choiceOf(*f.document().job()) == choice);
+        QVERIFY(f.document().value("cluster") == Json("dgx-a100-80"));
+        f.settle();
+        QCOMPARE(f.page.verdict()->answer, predict::Verdict::Answer::Fits);
+        f.document().undoStack()->undo();
+        QCOMPARE(whole(f.document().value("layout.dp")), 8);
+        f.settle();
+        // Stopped at once, it says so or is done already; nothing hangs.
+        view->start();
+        view->cancel();
+        QTRY_VERIFY_WITH_TIMEOUT(!view->task()->isRunning(), 30'000);
+        QImage picture(scatter->size(), QImage::Format_RGB32);
+        scatter->render(&picture);
     }
 
     // A text becomes a corpus that a job finds by its name; nothing is left behind when it is cancelled.

@@ -4,6 +4,7 @@
 #include "ui/designer/design_document.h"
 #include "ui/designer/design_page.h"
 #include "ui/designer/rank_panel.h"
+#include "ui/designer/search_view.h"
 
 #include <QUndoStack>
 
@@ -34,10 +35,15 @@ void DesignPage::addActions()
         QKeySequence(Qt::CTRL | Qt::Key_Return), [this] { launch(); });
     add("design.step", tr("Show the predicted step"), tr("When each stage does what"), "design",
         Qt::ALT | Qt::Key_1, [this] { setDrawer(Step); });
+    add("design.search", tr("Search layouts"), tr("The best layouts of this model on the cluster"), "search",
+        Qt::ALT | Qt::Key_2, [this] {
+            setDrawer(Search);
+            m_search->start();
+        });
     add("design.compare", tr("Compare designs"), tr("Two designs side by side, only what differs"), "compare",
-        Qt::ALT | Qt::Key_2, [this] { setDrawer(Compare); });
+        Qt::ALT | Qt::Key_3, [this] { setDrawer(Compare); });
     add("design.prepare", tr("Prepare a corpus"), tr("Text to tokens, for this design and others"), "inbox",
-        Qt::ALT | Qt::Key_3, [this] { setDrawer(Data); });
+        Qt::ALT | Qt::Key_4, [this] { setDrawer(Data); });
     add("design.keep", tr("Keep this design to compare"), tr("Later changes are compared with it"),
         "checkpoint", Qt::CTRL | Qt::Key_D, [this] {
             m_compare->keep();

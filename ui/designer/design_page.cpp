@@ -17,6 +17,7 @@
 #include "ui/designer/design_form.h"
 #include "ui/designer/kind_legend.h"
 #include "ui/designer/rank_panel.h"
+#include "ui/designer/search_view.h"
 #include "ui/designer/step_timeline.h"
 #include "ui/designer/verdict_panel.h"
 
@@ -68,6 +69,7 @@ DesignPage::DesignPage(const Context &context, QWidget *parent, VerdictRunner::J
       m_down(new QSplitter(Qt::Vertical, this)),
       m_ranks(new RankPanel(this)),
       m_timeline(new StepTimeline(this)),
+      m_search(new SearchView(this)),
       m_compare(new CompareView(this)),
       m_data(new DataView(m_document, context.notices, this)),
       m_panel(new VerdictPanel(this))
@@ -96,6 +98,11 @@ DesignPage::DesignPage(const Context &context, QWidget *parent, VerdictRunner::J
     connect(m_document, &DesignDocument::fileChanged, this, &DesignPage::refreshHead);
     connect(m_form, &DesignForm::openConfigRequested, this, &DesignPage::chooseConfig);
     connect(m_form->cluster(), &ClusterChoice::clusterChanged, this, &DesignPage::ask);
+    connect(m_search, &SearchView::chosen, this, [this](const search::Choice &choice) {
+        if (m_document->job())
+            m_document->replace(Json(spec::writeJob(search::jobOf(*m_document->job(), choice))),
+                                tr("Layout %1").arg(QString::fromStdString(search::textOf(choice))));
+    });
     connect(m_compare, &CompareView::loadRequested, this,
             [this](const Json &document) { m_document->replace(document, tr("Back to the kept design")); });
     connect(m_panel, &VerdictPanel::fixChosen, this, [this](const predict::Fix &fix) {
@@ -145,9 +152,10 @@ void DesignPage::buildHead()
 QWidget *DesignPage::buildCentre()
 {
     auto *lower = new Panel({}, this);
-    lower->setAccessibleName(tr("Step, comparison, data"));
+    lower->setAccessibleName(tr("Step, search, comparison, data"));
     auto *head = new NarrowRow(lower);
-    m_drawers = new Segmented(tr("Below the ranks"), {tr("Predicted step"), tr("Compare"), tr("Data")}, head);
+    m_drawers = new Segmented(tr("Below the ranks"),
+                              {tr("Predicted step"), tr("Search"), tr("Compare"), tr("Data")}, head);
     m_legend = new KindLegend(head);
     head->row()->addWidget(m_drawers);
     head->row()->addWidget(m_legend, 1);
@@ -155,7 +163,7 @@ QWidget *DesignPage::buildCentre()
     lower->headLayout()->addWidget(head, 1);
     m_stack = new QStackedWidget(lower);
     m_stack->addWidget(m_timeline);
-    for (QWidget *view : std::initializer_list<QWidget *>{m_compare, m_data}) {
+    for (QWidget *view : std::initializer_list<QWidget *>{m_search, m_compare, m_data}) {
         auto *scroll = new QScrollArea(m_stack); // large text needs more room than there is
         scroll->setWidgetResizable(true);
         scroll->setFrameShape(QFrame::NoFrame);
@@ -405,6 +413,7 @@ void DesignPage::ask()
     const auto &sizes = m_form->axes()->factors()->sizes();
     std::tie(layout.tp, layout.cp, layout.pp, layout.dp) = std::tie(sizes[0], sizes[1], sizes[2], sizes[3]);
     m_ranks->setDesign(job ? job->layout : layout, cluster);
+    m_search->setDesign(job ? std::optional(*job) : std::nullopt, cluster);
     if (!job || !cluster) {
         m_runner->cancel();
         predict::Problem problem;

@@ -23,6 +23,7 @@ class KindLegend;
 class NarrowRow;
 class Notices;
 class RankPanel;
+class SearchView;
 class Segmented;
 class Settings;
 class StepTimeline;
@@ -41,7 +42,7 @@ public:
         RunActions *actions;
     };
     /// What stands below the ranks.
-    enum Drawer { Step, Compare, Data };
+    enum Drawer { Step, Search, Compare, Data };
 
     explicit DesignPage(const Context &context, QWidget *parent = nullptr, VerdictRunner::Judge judge = {});
     ~DesignPage() override;
@@ -60,6 +61,7 @@ public:
     VerdictPanel *panel() const { return m_panel; }
     RankPanel *ranks() const { return m_ranks; }
     StepTimeline *timeline() const { return m_timeline; }
+    SearchView *search() const { return m_search; }
     CompareView *compare() const { return m_compare; }
     DataView *data() const { return m_data; }
     void setDrawer(Drawer drawer);
@@ -111,6 +113,7 @@ private:
     KindLegend *m_legend = nullptr;
     Segmented *m_drawers = nullptr;
     QStackedWidget *m_stack = nullptr;
+    SearchView *m_search;
     CompareView *m_compare;
     DataView *m_data;
     VerdictPanel *m_panel;

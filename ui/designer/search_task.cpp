@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "ui/designer/search_task.h"
+
+namespace rankyard::ui {
+
+namespace {
+
+Result<search::Outcome> searchOn(const spec::JobSpec &job, const cluster::Cluster &cluster,
+                                 search::Options options)
+{
+    RY_ASSIGN(const predict::CostModel cost, predict::costModelOf(cluster));
+    options.devices = cluster::Slots(cluster).count();
+    return search::search(job, cost, options);
+}
+
+} // namespace
+
+SearchTask::SearchTask(QObject *parent) : QObject(parent) {}
+
+SearchTask::~SearchTask() = default; // the thread is told to stop, and waited for
+
+void SearchTask::start(const spec::JobSpec &job, std::shared_ptr<const cluster::Cluster> cluster)
+{
+    m_running = true;
+    const int number = ++m_number;
+    m_thread = std::jthread([this, number, job, cluster = std::move(cluster)](const std::stop_token &stop) {
+        search::Options options;
+        options.top = 12;
+        options.stop = stop;
+        options.progress = [this, number](double share) {
+            QMetaObject::invokeMethod(
+                this,
+                [this, number, share] {
+                    if (number == m_number)
+                        emit progressed(share);
+                },
+                Qt::QueuedConnection);
+        };
+        auto outcome = searchOn(job, *cluster, options);
+        QMetaObject::invokeMethod(
+            this,
+            [this, number, outcome = std::move(outcome)] {
+                if (number != m_number)
+                    return;
+                m_running = false;
+                if (outcome)
+                    emit finished(std::make_shared<const search::Outcome>(*outcome));
+                else
+                    emit failed(outcome.error());
+            },
+            Qt::QueuedConnection);
+    });
+}
+
+void SearchTask::cancel() { m_thread.request_stop(); }
+
+} // namespace rankyard::ui

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "ui/designer/search_view.h"
+
+#include "ui/common/format.h"
+#include "ui/common/theme.h"
+#include "ui/designer/layout_scatter.h"
+#include "ui/designer/search_task.h"
+
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QLabel>
+#include <QProgressBar>
+#include <QPushButton>
+#include <QTableView>
+#include <QVBoxLayout>
+
+#include <algorithm>
+#include <cmath>
+
+namespace rankyard::ui {
+
+void SearchModel::setOutcome(std::shared_ptr<const search::Outcome> outcome)
+{
+    beginResetModel();
+    m_outcome = std::move(outcome);
+    m_rows.clear();
+    if (m_outcome) {
+        for (const auto &candidate : m_outcome->best)
+            m_rows.push_back({&candidate, true});
+        for (const auto &candidate : m_outcome->near)
+            m_rows.push_back({&candidate, false});
+    }
+    endResetModel();
+}
+
+int SearchModel::rowCount(const QModelIndex &parent) const
+{
+    return parent.isValid() ? 0 : static_cast<int>(m_rows.size());
+}
+
+QVariant SearchModel::data(const QModelIndex &index, int role) const
+{
+    if (!index.isValid())
+        return {};
+    const Row &row = m_rows[static_cast<std::size_t>(index.row())];
+    const search::Candidate &what = *row.candidate;
+    const int column = index.column();
+    if (role == Qt::ForegroundRole && !row.fits)
+        return Theme::instance().color(Token::Warn);
+    if (role == Qt::FontRole && column < 5)
+        return Theme::instance().font(FontRole::MonoSmall);
+    if (role == Qt::TextAlignmentRole && column > 0 && column < 5)
+        return QVariant::fromValue(Qt::Alignment(Qt::AlignRight | Qt::AlignVCenter));
+    if (role == Qt::ToolTipRole && (column == 0 || column == 5))
+        return column == 0 ? QString::fromStdString(search::textOf(what.choice))
+                           : QString::fromStdString(what.why);
+    if (role != Qt::DisplayRole)
+        return {};
+    switch (column) {
+    case 0:
+        return QString::fromStdString(search::textOf(what.choice));
+    case 1:
+        return formatSeconds(what.time.seconds);
+    case 2:
+        return formatShort(100 * what.mfu, Unit::Percent);
+    case 3:
+        return formatValue(what.bytes, Unit::Bytes);
+    case 4:
+        return what.margin >= 0 ? formatValue(what.margin, Unit::Bytes)
+                                : QStringLiteral("−") + formatValue(-what.margin, Unit::Bytes);
+    default:
+        return QString::fromStdString(what.why);
+    }
+}
+
+QVariant SearchModel::headerData(int section, Qt::Orientation orientation, int role) const
+{
+    if (orientation != Qt::Horizontal)
+        return {};
+    if (role == Qt::TextAlignmentRole)
+        return QVariant::fromValue(
+            Qt::Alignment((section > 0 && section < 5 ? Qt::AlignRight : Qt::AlignLeft) | Qt::AlignVCenter));
+    if (role != Qt::DisplayRole)
+        return {};
+    const QString names[] = {tr("Layout"), tr("Step"), tr("MFU"), tr("Peak"), tr("Left"), tr("Bound by")};
+    return names[section];
+}
+
+SearchView::SearchView(QWidget *parent)
+    : QWidget(parent),
+      m_task(new SearchTask(this)),
+      m_model(new SearchModel(this)),
+      m_table(new QTableView(this)),
+      m_scatter(new LayoutScatter(this)),
+      m_start(new QPushButton(this)),
+      m_use(new QPushButton(tr("Use this layout"), this)),
+      m_bar(new QProgressBar(this)),
+      m_summary(new QLabel(this))
+{
+    auto *column = new QVBoxLayout(this);
+    column->setContentsMargins(12, 4, 12, 8);
+    column->setSpacing(8);
+    auto *row = new QHBoxLayout;
+    row->setSpacing(8);
+    m_summary->setWordWrap(true);
+    m_summary->setProperty("data", true);
+    m_summary->setProperty("tone", "muted");
+    setRole(m_summary, FontRole::Small);
+    row->addWidget(m_summary, 1);
+    row->addWidget(m_use);
+    row->addWidget(m_start);
+    column->addLayout(row);
+    m_bar->setRange(0, 1000);
+    m_bar->setTextVisible(false);
+    m_bar->setFixedHeight(6);
+    m_bar->setAccessibleName(tr("Progress of the search"));
+    column->addWidget(m_bar);
+    auto *across = new QHBoxLayout;
+    across->setSpacing(12);
+    across->addWidget(m_scatter, 2);
+    across->addWidget(m_table, 5);
+    column->addLayout(across, 1);
+    m_table->setModel(m_model);
+    m_table->setAccessibleName(tr("Layouts that were found"));
+    m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
+    m_table->setSelectionMode(QAbstractItemView::SingleSelection);
+    m_table->setShowGrid(false);
+    m_table->setWordWrap(false);
+    m_table->setTabKeyNavigation(false);
+    m_table->verticalHeader()->hide();
+    m_table->horizontalHeader()->setStretchLastSection(true);
+    connect(m_start, &QPushButton::clicked, this, [this] { m_task->isRunning() ? cancel() : start(); });
+    connect(m_use, &QPushButton::clicked, this, [this] {
+        if (m_table->currentIndex().isValid())
+            emit chosen(m_model->candidate(m_table->currentIndex().row()).choice);
+    });
+    connect(m_table, &QTableView::activated, this,
+            [this](const QModelIndex &index) { emit chosen(m_model->candidate(index.row()).choice); });
+    connect(m_table->selectionModel(), &QItemSelectionModel::currentChanged, this, &SearchView::refresh);
+    connect(m_scatter, &LayoutScatter::chosen, this,
+            [this](const search::Candidate &candidate) { emit chosen(candidate.choice); });
+    connect(m_task, &SearchTask::progressed, this,
+            [this](double share) { m_bar->setValue(static_cast<int>(1000 * share)); });
+    connect(m_task, &SearchTask::finished, this, &SearchView::take);
+    connect(m_task, &SearchTask::failed, this, [this](const Error &error) {
+        refresh();
+        m_summary->setText(QString::fromStdString(error.text()));
+    });
+    refresh();
+}
+
+void SearchView::setDesign(const std::optional<spec::JobSpec> &job,
+                           std::shared_ptr<const cluster::Cluster> cluster)
+{
+    m_job = job;
+    m_cluster = std::move(cluster);
+    refresh();
+}
+
+void SearchView::start()
+{
+    if (!m_job || !m_cluster || m_task->isRunning())
+        return;
+    m_bar->setValue(0);
+    m_task->start(*m_job, m_cluster);
+    refresh();
+}
+
+void SearchView::cancel() { m_task->cancel(); }
+
+void SearchView::take(const std::shared_ptr<const search::Outcome> &outcome)
+{
+    m_outcome = outcome;
+    m_model->setOutcome(outcome);
+    m_scatter->setOutcome(outcome);
+    m_table->resizeColumnsToContents();
+    if (m_model->rowCount() > 0)
+        m_table->setCurrentIndex(m_model->index(0, 0));
+    refresh();
+}
+
+QString SearchView::summary() const { return m_summary->text(); }
+
+void SearchView::refresh()
+{
+    const bool running = m_task->isRunning();
+    m_start->setText(running ? tr("Cancel") : tr("Search layouts"));
+    m_start->setEnabled(running || (m_job && m_cluster));
+    m_bar->setVisible(running);
+    const bool found = m_model->rowCount() > 0;
+    m_use->setEnabled(found && m_table->currentIndex().isValid() && !running);
+    m_use->setVisible(found);
+    m_table->setVisible(found);
+    m_scatter->setVisible(found);
+    if (running) {
+        m_summary->setText(tr("Weighing every legal layout of this model on the cluster"));
+        return;
+    }
+    if (!m_outcome) {
+        m_summary->setText(
+            m_job ? tr(
+                "Weighs every legal layout of this model on the cluster, and prices the best by their programs.")
+                  : tr("A job that can be read can be searched."));
+        return;
+    }
+    QStringList parts{tr("%1 layouts in %2")
+                          .arg(formatValue(static_cast<double>(m_outcome->evaluated), Unit::Count),
+                               formatSeconds(m_outcome->seconds))};
+    if (m_outcome->cancelled)
+        parts << tr("cancelled");
+    if (!found)
+        parts << tr("none of them fits");
+    const search::Candidate &now = m_outcome->current;
+    if (!m_outcome->best.empty() && now.time.seconds > 0 && now.margin >= 0)
+        parts << tr("the best takes %1 of the present step's time")
+                     .arg(formatShort(100 * m_outcome->best.front().time.seconds / now.time.seconds,
+                                      Unit::Percent));
+    std::vector<std::pair<std::int64_t, std::string>> rules;
+    for (const auto &[rule, count] : m_outcome->rejected)
+        rules.emplace_back(count, rule);
+    std::sort(rules.rbegin(), rules.rend());
+    QStringList reasons;
+    for (std::size_t i = 0; i < std::min<std::size_t>(rules.size(), 3); ++i)
+        reasons << QStringLiteral("%1 (%2)").arg(
+            QString::fromStdString(rules[i].second),
+            formatValue(static_cast<double>(rules[i].first), Unit::Count));
+    if (!reasons.isEmpty())
+        parts << tr("rejected: %1").arg(reasons.join(QStringLiteral(", ")));
+    m_summary->setText(parts.join(QStringLiteral(" · ")));
+}
+
+} // namespace rankyard::ui

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include "engine/search/search.h"
+
+#include <QAbstractTableModel>
+#include <QWidget>
+
+#include <memory>
+
+class QLabel;
+class QProgressBar;
+class QPushButton;
+class QTableView;
+
+namespace rankyard::ui {
+
+class LayoutScatter;
+class SearchTask;
+
+/// What a search found: the best layouts, then faster ones that do not fit.
+class SearchModel : public QAbstractTableModel
+{
+    Q_OBJECT
+public:
+    using QAbstractTableModel::QAbstractTableModel;
+
+    void setOutcome(std::shared_ptr<const search::Outcome> outcome);
+    const search::Candidate &candidate(int row) const
+    {
+        return *m_rows[static_cast<std::size_t>(row)].candidate;
+    }
+    int rowCount(const QModelIndex &parent = {}) const override;
+    int columnCount(const QModelIndex &parent = {}) const override { return parent.isValid() ? 0 : 6; }
+    QVariant data(const QModelIndex &index, int role) const override;
+    QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
+
+private:
+    struct Row {
+        const search::Candidate *candidate;
+        bool fits;
+    };
+    std::shared_ptr<const search::Outcome> m_outcome;
+    std::vector<Row> m_rows;
+};
+
+/// Searches the layouts of the design on its cluster; a double click or Enter takes one.
+class SearchView : public QWidget
+{
+    Q_OBJECT
+public:
+    explicit SearchView(QWidget *parent = nullptr);
+
+    /// Null: there is nothing that could be searched. A finished search of another design stays, and is said to be of another.
+    void setDesign(const std::optional<spec::JobSpec> &job, std::shared_ptr<const cluster::Cluster> cluster);
+    void start();
+    void cancel();
+    SearchTask *task() const { return m_task; }
+    SearchModel *model() const { return m_model; }
+    QTableView *table() const { return m_table; }
+    LayoutScatter *scatter() const { return m_scatter; }
+    QString summary() const;
+
+signals:
+    void chosen(const rankyard::search::Choice &choice);
+
+private:
+    void refresh();
+    void take(const std::shared_ptr<const search::Outcome> &outcome);
+
+    SearchTask *m_task;
+    SearchModel *m_model;
+    QTableView *m_table;
+    LayoutScatter *m_scatter;
+    QPushButton *m_start;
+    QPushButton *m_use;
+    QProgressBar *m_bar;
+    QLabel *m_summary;
+    std::optional<spec::JobSpec> m_job;
+    std::shared_ptr<const cluster::Cluster> m_cluster;
+    std::shared_ptr<const search::Outcome> m_outcome;
+};
+
+} // namespace rankyard::ui
