@@ -50,11 +50,14 @@ void LayoutScatter::setOutcome(std::shared_ptr<const search::Outcome> outcome)
         m_seconds = std::min(m_seconds, 4 * m_outcome->best.back().time.seconds);
     if (m_outcome && m_outcome->current.time.seconds > 0)
         m_seconds = std::max(m_seconds, m_outcome->current.time.seconds);
-    m_bytes *= 1.05;
-    m_seconds *= 1.1;
     std::erase_if(m_points, [this](const Point &point) {
         return point.candidate->time.seconds > m_seconds || point.candidate->bytes > m_bytes;
     });
+    m_seconds = 1e-9;
+    for (const Point &point : m_points)
+        m_seconds = std::max(m_seconds, point.candidate->time.seconds);
+    m_bytes *= 1.05;
+    m_seconds *= 1.1;
     std::stable_sort(m_points.begin(), m_points.end(),
                      [](const Point &a, const Point &b) { return a.candidate->bytes < b.candidate->bytes; });
     setAccessibleDescription(tr("%1 layouts").arg(m_points.size()));

@@ -129,6 +129,7 @@ SearchView::SearchView(QWidget *parent)
     m_table->setTabKeyNavigation(false);
     m_table->verticalHeader()->hide();
     m_table->horizontalHeader()->setStretchLastSection(true);
+    m_table->horizontalHeader()->setHighlightSections(false);
     connect(m_start, &QPushButton::clicked, this, [this] { m_task->isRunning() ? cancel() : start(); });
     connect(m_use, &QPushButton::clicked, this, [this] {
         if (m_table->currentIndex().isValid())
@@ -174,6 +175,8 @@ void SearchView::take(const std::shared_ptr<const search::Outcome> &outcome)
     m_model->setOutcome(outcome);
     m_scatter->setOutcome(outcome);
     m_table->resizeColumnsToContents();
+    for (int column = 0; column < 5; ++column) // heads are padded
+        m_table->setColumnWidth(column, m_table->columnWidth(column) + Theme::instance().scaled(14));
     if (m_model->rowCount() > 0)
         m_table->setCurrentIndex(m_model->index(0, 0));
     refresh();
