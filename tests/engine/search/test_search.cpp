@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include <algorithm>
 #include <cstdio>
 #include <random>
@@ -188,14 +190,15 @@ TEST(Search, FindsTheFastestThatFits)
 
 TEST(Search, StopsWhenAsked)
 {
-    std::stop_source source;
+    // On the heap: GCC 12 sees one on the stack read before it is written.
+    const auto source = std::make_unique<std::stop_source>();
     Options options;
     options.devices = 256;
-    options.stop = source.get_token();
+    options.stop = source->get_token();
     options.threads = 1;
     options.progress = [&](double share) {
         EXPECT_GT(share, 0);
-        source.request_stop();
+        source->request_stop();
     };
     const auto found = search(largeJob(), costOf("dgx-a100-80x32"), options);
     ASSERT_TRUE(found) << found.error().text();
