@@ -3,6 +3,7 @@
 #include "app/ctl/command.h"
 #include "engine/base/units.h"
 #include "engine/cluster/sources.h"
+#include "engine/plan/combine.h"
 #include "engine/predict/durations.h"
 #include "engine/predict/step_time.h"
 
@@ -131,6 +132,14 @@ Result<Exit> showPlan(const PlanOptions &options, Output &output)
     return Exit::Done;
 }
 
+OrderedJson combinationsReport()
+{
+    OrderedJson list = OrderedJson::array();
+    for (const plan::Combination &rule : plan::combinations())
+        list.push_back({{"key", rule.path}, {"rule", rule.rule}, {"nearest", rule.nearest}});
+    return list;
+}
+
 } // namespace
 
 void addPlan(Commands &commands)
@@ -148,11 +157,14 @@ void addPlan(Commands &commands)
         ->check(CLI::IsMember({"train", "eval"}));
     app->add_flag("--tensors", options->tensors, "Print every tensor with its shards");
 
-    commands.add(commands.root(), "schema", "The JSON Schema of jobs", [](Output &output) -> Result<Exit> {
-        output.json = true;
-        output.document(spec::jobSchema());
-        return Exit::Done;
-    });
+    auto rules = std::make_shared<bool>(false);
+    CLI::App *schema = commands.add(commands.root(), "schema", "The JSON Schema of jobs",
+                                    [rules](Output &output) -> Result<Exit> {
+                                        output.json = true;
+                                        output.document(*rules ? combinationsReport() : spec::jobSchema());
+                                        return Exit::Done;
+                                    });
+    schema->add_flag("--rules", *rules, "What does not combine, instead: key, rule and what would work");
 }
 
 } // namespace rankyard::ctl
