@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/passes/gaps.h"
 #include "engine/plan/passes/pack.h"
+#include "tests/engine/long.h"
 #include "tests/engine/plan/jobs.h"
 
 #include <gtest/gtest.h>
@@ -64,6 +65,7 @@ TEST(Pack, GapsKeepApartWhatIsNotOrdered)
 /// With split backwards lifetimes differ more, and up to 10 % are lost.
 TEST(Pack, LongProgramsPackTightly)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     for (const char *schedule : {"1f1b", "gpipe", "interleaved", "zb-h1", "zbv"}) {
         double worst = 1;
         for (const char *recompute : {"none", "full"}) {

@@ -35,7 +35,7 @@ spec::JobSpec longLayout(std::mt19937_64 &random)
 TEST(Footprint, LiveBytesAreThoseOfTheWholeProgram)
 {
     std::mt19937_64 random(11);
-    const int count = isLong() ? 1000 : 60;
+    const int count = isLong() ? 1000 : sanitized ? 5 : 60;
     for (int i = 0; i < count; ++i) {
         const spec::JobSpec job = longLayout(random);
         const auto whole = plan::makePlan(job, plan::PlanDepth::Placed);
@@ -56,7 +56,7 @@ TEST(Footprint, LiveBytesAreThoseOfTheWholeProgram)
 TEST(Footprint, TimeIsThatOfTheWholeProgram)
 {
     std::mt19937_64 random(12);
-    const int count = isLong() ? 1000 : 60;
+    const int count = isLong() ? 1000 : sanitized ? 5 : 60;
     double worst = 0;
     for (int i = 0; i < count; ++i) {
         const spec::JobSpec job = longLayout(random);

@@ -151,6 +151,7 @@ TEST(Search, SameAnswerOnAnyNumberOfThreads)
 /// Nothing in the space is better than the best: by a plain loop over all of it.
 TEST(Search, FindsTheFastestThatFits)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     const predict::CostModel cost = costOf("dgx-a100-40");
     spec::JobSpec job = smallJob();
     job.model.hidden = 4096;
@@ -228,6 +229,7 @@ TEST(Search, SaysWhatItWouldChange)
 /// The closed form's memory against the programs'. Split backwards are left out: how much they defer is for the programs to say.
 TEST(Search, ClosedMemoryIsNearThePrograms)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     const predict::CostModel cost = costOf("dgx-h100x2");
     spec::JobSpec job = smallJob();
     job.model.hidden = 4096;
