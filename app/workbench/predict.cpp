@@ -16,7 +16,7 @@ std::map<int, double> predictMemory(const std::string &job)
     const auto spec = spec::readJob(*document, "job");
     if (!spec)
         return peaks;
-    const auto plan = plan::makePlan(*spec);
+    const auto plan = plan::makePlan(*spec, plan::PlanDepth::Placed);
     if (!plan)
         return peaks;
     for (int rank = 0; rank < plan->grid.world(); ++rank)

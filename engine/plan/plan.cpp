@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/plan.h"
 
+#include "engine/base/parallel.h"
 #include "engine/plan/combine.h"
 #include "engine/plan/digest.h"
 #include "engine/plan/passes/pass.h"
 #include "engine/plan/units.h"
 
 #include <algorithm>
-#include <atomic>
-#include <functional>
 #include <iterator>
 #include <optional>
-#include <thread>
 
 namespace rankyard::plan {
 
@@ -252,29 +250,6 @@ Result<std::vector<StepProgram>> buildStage(const spec::JobSpec &job, std::int32
     return role;
 }
 
-/// Values of `make(0 … count − 1)`, made on as many threads as there are cores.
-template<typename T>
-std::vector<T> inParallel(std::int64_t count, const std::function<T(std::int64_t)> &make)
-{
-    std::vector<std::optional<T>> made(static_cast<std::size_t>(count));
-    std::atomic<std::int64_t> next = 0;
-    const auto work = [&] {
-        for (std::int64_t i = next++; i < count; i = next++)
-            made[static_cast<std::size_t>(i)] = make(i);
-    };
-    {
-        std::vector<std::jthread> threads;
-        const auto most = std::min<std::int64_t>(count, std::max(1U, std::thread::hardware_concurrency()));
-        for (std::int64_t i = 1; i < most; ++i)
-            threads.emplace_back(work);
-        work();
-    }
-    std::vector<T> values;
-    for (std::optional<T> &value : made)
-        values.push_back(std::move(*value));
-    return values;
-}
-
 } // namespace
 
 const StepProgram &Plan::program(ProgramKind kind, int rank) const
@@ -308,14 +283,15 @@ Result<Plan> makePlan(const spec::JobSpec &asked, PlanDepth depth)
     RY_TRY(checkCombination(job));
     RY_TRY(checkShape(job));
     Plan plan{job, RankGrid(job.layout), {}};
-    std::vector<Result<std::vector<StepProgram>>> stages =
-        inParallel<Result<std::vector<StepProgram>>>(job.layout.pp, [&](std::int64_t stage) {
-            return buildStage(job, static_cast<std::int32_t>(stage), depth);
-        });
+    std::vector<std::optional<Result<std::vector<StepProgram>>>> stages(
+        static_cast<std::size_t>(job.layout.pp));
+    inParallel(stages.size(), processorCores(), [&](std::size_t stage, int) {
+        stages[stage] = buildStage(job, static_cast<std::int32_t>(stage), depth);
+    });
     for (auto &stage : stages) {
-        if (!stage)
-            return stage.error();
-        std::move(stage->begin(), stage->end(), std::back_inserter(plan.programs));
+        if (!*stage)
+            return stage->error();
+        std::move((*stage)->begin(), (*stage)->end(), std::back_inserter(plan.programs));
     }
     if (depth == PlanDepth::Checked) {
         RY_TRY(verifyTogether(plan, ProgramKind::Train));

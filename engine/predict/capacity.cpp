@@ -3,17 +3,17 @@
 
 namespace rankyard::predict {
 
-Capacity capacityOf(const Machine &machine)
+Capacity capacityOf(double gpuBytes)
 {
     constexpr double mebi = 1024.0 * 1024.0;
-    Capacity capacity;
-    capacity.bytes = machine.memoryBytes;
-    if (!machine.device.empty()) {
-        capacity.context = 1573 * mebi;
-        capacity.communicators = 1024 * mebi;
-    }
-    capacity.headroom = 0.04 * machine.memoryBytes;
-    return capacity;
+    return gpuBytes > 0 ? Capacity{gpuBytes, 1573 * mebi, 1024 * mebi, 0.04 * gpuBytes} : Capacity{};
+}
+
+Capacity capacityOf(const Machine &machine)
+{
+    if (!machine.device.empty())
+        return capacityOf(machine.memoryBytes);
+    return {machine.memoryBytes, 0, 0, 0.04 * machine.memoryBytes};
 }
 
 } // namespace rankyard::predict

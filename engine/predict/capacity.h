@@ -17,5 +17,7 @@ struct Capacity {
 /// Context: 1,573 MiB measured on an A100 (BigScience), nothing on hosts. Communicators: 1 GiB where a layout has several groups
 /// (rule of thumb 0.2–2 GB). Headroom: 4 %.
 Capacity capacityOf(const Machine &machine);
+/// Of a GPU with so much memory; all 0 when that is not known.
+Capacity capacityOf(double gpuBytes);
 
 } // namespace rankyard::predict

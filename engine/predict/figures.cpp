@@ -62,14 +62,15 @@ void addMemory(const Verdict &verdict, std::vector<Figure> &figures)
         return;
     Figure peak{"peak", "Peak memory of a rank", Measure::Bytes, static_cast<double>(tightest->used)};
     peak.formula = "sum of the arenas of stage " + text(tightest->stage)
-        + (tightest->context > 0 ? " + context of the driver" : "");
+        + (tightest->context > 0 ? " + context, communication, headroom" : "");
     for (int kind = 0; kind < plan::memoryKindCount; ++kind) {
         if (const auto bytes = tightest->report.bytes[static_cast<std::size_t>(kind)])
             peak.inputs.emplace_back(plan::nameOf(static_cast<plan::MemoryKind>(kind)),
                                      formatBytes(static_cast<double>(bytes)));
     }
     if (tightest->context > 0)
-        peak.inputs.emplace_back("context", formatBytes(static_cast<double>(tightest->context)));
+        peak.inputs.emplace_back("context, communication, headroom",
+                                 formatBytes(static_cast<double>(tightest->context)));
     peak.source = "The step program: the arenas that a worker allocates";
     figures.push_back(std::move(peak));
     if (tightest->capacity <= 0)

@@ -139,7 +139,7 @@ void Reader::device()
     m.networkBandwidth = nodeGbps(perNode) / 8 * 1e9 / perNode;
 }
 
-/// Gb/s of a node's cards: "8x400G", "4x200 Gbps", "1600 Gbps", "Omni-Path"; else what such boxes have (planner.md section 2).
+/// Gb/s of a node's cards: "8x400G", "4x200 Gbps", "1600 Gbps", "Omni-Path"; else what such boxes have (makers' data sheets).
 double Reader::nodeGbps(int perNode) const
 {
     for (std::size_t at = m_links.find('g'); at != std::string::npos; at = m_links.find('g', at + 1)) {

@@ -64,7 +64,7 @@ struct Shape {
 Shape shapeOf(const spec::Model &model);
 
 /// Parameters of one layer, exact: the projections of attention, the MLP (or router and experts), biases and norms.
-/// GPT: 12h² + 13h; Llama: (2 + 2g)h² + 3hf + 2h (planner.md 1.1's formulas: Narayanan et al. 2021, Touvron et al. 2023).
+/// GPT: 12h² + 13h; Llama: (2 + 2g)h² + 3hf + 2h (Narayanan et al. 2021; Touvron et al. 2023).
 std::int64_t attentionParams(const Shape &shape);
 std::int64_t denseMlpParams(const Shape &shape);
 std::int64_t sparseMlpParams(const Shape &shape); ///< all experts

@@ -252,7 +252,7 @@ Stages stagesOf(const UnitTimes &unit, const Layout &layout, double send)
     return stages;
 }
 
-/// Sum over stages that a micro-batch's first way through the pipeline and its last way back leave empty (planner.md 1.10's table:
+/// Sum over stages that a micro-batch's first way through the pipeline and its last way back leave empty (the closed forms of the schedules' papers:
 /// Narayanan et al. 2021; Qi et al. 2024 for the zero-bubble schedules).
 double bubbleOf(const UnitTimes &unit, const Layout &layout, const Stages &stages)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/predict/verdict.h"
 
+#include "engine/predict/capacity.h"
 #include "engine/predict/durations.h"
 #include "engine/predict/verdict_parts.h"
 
@@ -174,7 +175,7 @@ void addNotes(const Ground &ground, Verdict &verdict)
     if (ground.slots.kind() == cluster::DeviceKind::Gpu && !verdict.stages.empty()
         && verdict.stages[0].context > 0)
         verdict.notes.push_back(
-            "Memory counts 1.5 GiB a GPU for the driver's context and its kernels, as was measured on A100.");
+            "Memory counts 1.5 GiB a GPU for the driver's context, as was measured on A100, 1 GiB for communication and 4 % of headroom.");
     for (const std::string &note : ground.cluster.notes)
         verdict.notes.push_back(note);
 }
@@ -205,13 +206,13 @@ std::optional<CostModel> costOf(const spec::JobSpec &job, const cluster::Cluster
 
 Room roomOf(const Ground &ground, int slot)
 {
-    // BigScience measured 1,573 MiB of context and kernels on A100 and 1,113 MiB on V100; newer ones are not smaller.
-    constexpr std::int64_t context = 1573LL << 20;
     const auto place = ground.slots.place(slot);
     const cluster::Node &node = ground.cluster.types[at(place.type)];
     if (ground.slots.kind() == cluster::DeviceKind::Gpu) {
         const double bytes = deviceOf(ground, slot).bytes;
-        return {static_cast<std::int64_t>(bytes), bytes > 0 ? context : 0};
+        const Capacity capacity = capacityOf(bytes);
+        return {static_cast<std::int64_t>(bytes),
+                static_cast<std::int64_t>(capacity.bytes - capacity.usable())};
     }
     const int first = ground.slots.firstOf(place.node);
     const auto world =

@@ -43,7 +43,8 @@ struct StageMemory {
     int stage = 0;
     int rank = 0; ///< the first of its ranks
     plan::MemoryReport report{};
-    std::int64_t context = 0;  ///< of the driver and its kernels, beside our arenas
+    std::int64_t context =
+        0; ///< of the driver, communication buffers, headroom: what capacityOf() keeps back
     std::int64_t capacity = 0; ///< of the place with the least; 0: not known
     /// On the device: what lies in host memory does not count where ranks run on GPUs.
     std::int64_t used = 0;

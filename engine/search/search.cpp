@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/search/search.h"
 
+#include "engine/base/parallel.h"
 #include "engine/base/units.h"
 #include "engine/search/space.h"
 #include "engine/search/weigh.h"
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <functional>
 #include <optional>
 #include <set>
-#include <thread>
 #include <tuple>
 
 namespace rankyard::search {
@@ -121,20 +120,6 @@ struct Share {
 
     explicit Share(std::size_t most) : fitting(most), near(most) {}
 };
-
-/// Runs `work(i)` for i = 0 … count − 1 on `threads` threads; the calling one is thread 0.
-void inParallel(std::size_t count, int threads, const std::function<void(std::size_t i, int thread)> &work)
-{
-    std::atomic<std::size_t> next{0};
-    const auto loop = [&](int thread) {
-        for (std::size_t i = next++; i < count; i = next++)
-            work(i, thread);
-    };
-    std::vector<std::jthread> workers;
-    for (int thread = 1; thread < threads; ++thread)
-        workers.emplace_back(loop, thread);
-    loop(0);
-}
 
 /// The memory of cuts from that of micro-batches of one and two sequences, in which it is linear (but for alignment).
 class UnitMemories
@@ -357,8 +342,7 @@ Result<Outcome> Search::run()
     Outcome outcome;
     outcome.capacity = m_scales.capacity();
     m_cuts = cutsOf(m_job, m_options.devices, outcome.rejected);
-    const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    const int threads = m_options.threads > 0 ? m_options.threads : cores;
+    const int threads = m_options.threads > 0 ? m_options.threads : processorCores();
     RY_ASSIGN(const auto memories, UnitMemories::of(m_job, m_cuts, threads));
     const Stages stages(m_job, m_options.devices);
     std::vector<Share> shares(static_cast<std::size_t>(threads), Share(m_most));

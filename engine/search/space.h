@@ -18,11 +18,6 @@ using Rejections = std::map<std::string, std::int64_t>;
 /// All cuts that `devices` allow, in a fixed order. Rules of plan::makePlan; what they refuse is counted by rule.
 std::vector<Cut> cutsOf(const spec::JobSpec &job, int devices, Rejections &rejected);
 
-/// Calls `visit(Choice)` for every legal layout of a cut, in a fixed order.
-template<typename Visit>
-void forEachLayout(const spec::JobSpec &job, int devices, const Cut &cut, Rejections &rejected,
-                   Visit &&visit);
-
 /// Stages, replicas and micro-batches of a cut; the rest of a Choice follows for each.
 struct Split {
     std::int32_t pp = 1, dp = 1, microBatches = 1;
@@ -35,6 +30,7 @@ struct Plan {
 };
 std::vector<Plan> plansOf(const spec::JobSpec &job, const Split &split, Rejections &rejected);
 
+/// Calls `visit(Choice)` for every legal layout of a cut, in a fixed order.
 template<typename Visit>
 void forEachLayout(const spec::JobSpec &job, int devices, const Cut &cut, Rejections &rejected, Visit &&visit)
 {

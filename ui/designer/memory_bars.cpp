@@ -122,7 +122,7 @@ QString MemoryBars::partsOf(int stage) const
                                                  formatValue(static_cast<double>(bytes), Unit::Bytes));
     }
     if (memory.context > 0)
-        lines << tr("of the workspace, context of the driver %1")
+        lines << tr("of the workspace, driver, communication and headroom %1")
                      .arg(formatValue(static_cast<double>(memory.context), Unit::Bytes));
     if (memory.capacity > 0)
         lines << (memory.headroom() >= 0
