@@ -42,14 +42,14 @@ std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 } // namespace
 
-Binder::Binder(CpuDevice &cpu, const exec::BindContext &bindContext, const plan::Op &boundOp)
-    : device(cpu),
+Binder::Binder(KernelDevice &bound, const exec::BindContext &bindContext, const plan::Op &boundOp)
+    : device(bound),
       context(bindContext),
       op(boundOp),
       job(bindContext.plan->job),
       split(job),
       compute(job.precision.compute),
-      table(tableFor(cpu.tables(), compute)),
+      table(tableFor(bound.tables(), compute)),
       llama(job.model.family == "llama"),
       tensorRank(bindContext.plan->grid.coordinate(bindContext.rank, "tp")),
       contextRank(bindContext.plan->grid.coordinate(bindContext.rank, "cp"))
@@ -77,8 +77,8 @@ Dropout Binder::dropout(std::uint32_t site, const RowPlaces &places) const
     d.purpose = static_cast<std::uint32_t>(exec::Purpose::Dropout);
     d.threshold = static_cast<std::uint32_t>(std::min(std::ceil(job.model.dropout * 0x1p32), 0x1p32 - 1));
     d.scale = 1 / (1 - job.model.dropout);
-    d.sample = places.sample.data();
-    d.position = places.position.data();
+    d.sample = places.sample;
+    d.position = places.position;
     return d;
 }
 
@@ -176,7 +176,7 @@ Result<GradientStorage> Binder::gradient(std::size_t place) const
     return storageOf(writeBuffer(place).dtype);
 }
 
-TeamGemm::TeamGemm(CpuDevice &device, const KernelTable &table, const Gemm &gemm, std::size_t inputBytes,
+TeamGemm::TeamGemm(KernelDevice &device, const KernelTable &table, const Gemm &gemm, std::size_t inputBytes,
                    std::size_t accBytes)
     : m_device(&device),
       m_table(&table),
@@ -251,12 +251,12 @@ ColumnSums::ColumnSums(const Binder &binder, std::vector<Target> targets)
 void ColumnSums::zeroed(int thread, void **sums) const
 {
     std::byte *place = m_device->scratch(thread);
+    std::int64_t bytes = 0;
     for (std::size_t i = 0; i < m_targets.size(); ++i) {
-        const std::int64_t bytes = rounded(m_targets[i].width * m_accBytes);
-        std::memset(place, 0, static_cast<std::size_t>(bytes));
-        sums[i] = place;
-        place += bytes;
+        sums[i] = place + bytes;
+        bytes += rounded(m_targets[i].width * m_accBytes);
     }
+    m_device->fill(place, bytes);
 }
 
 void ColumnSums::finish() const

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
-#include "engine/kernels/cpu_device.h"
+#include "engine/kernels/kernel_device.h"
 #include "engine/plan/units.h"
 
 #include <functional>
@@ -12,9 +12,9 @@ namespace rankyard::kernels {
 
 using BindResult = Result<std::unique_ptr<exec::BoundOp>>;
 
-BindResult bindForward(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
-BindResult bindBackwardInput(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
-BindResult bindBackwardWeight(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindForward(KernelDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindBackwardInput(KernelDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindBackwardWeight(KernelDevice &device, const exec::BindContext &context, const plan::Op &op);
 /// The segments that the three above choose from, in files of their own.
 class Binder;
 BindResult bindLookup(const Binder &binder);
@@ -40,12 +40,12 @@ BindResult bindCoreBackward(const Binder &binder);
 BindResult bindLogits(const Binder &binder);
 BindResult bindLoss(const Binder &binder);
 
-BindResult bindAdd(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
-BindResult bindCopy(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
-BindResult bindEncode(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
-BindResult bindDecode(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
-BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
-BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindAdd(KernelDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindCopy(KernelDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindEncode(KernelDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindDecode(KernelDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindGradNorm(KernelDevice &device, const exec::BindContext &context, const plan::Op &op);
+BindResult bindOptimizer(KernelDevice &device, const exec::BindContext &context, const plan::Op &op);
 
 /// An op as a function object: copied once at load, called every step.
 template<typename Work>
@@ -68,9 +68,9 @@ private:
 class Binder
 {
 public:
-    Binder(CpuDevice &device, const exec::BindContext &context, const plan::Op &op);
+    Binder(KernelDevice &device, const exec::BindContext &context, const plan::Op &op);
 
-    CpuDevice &device;
+    KernelDevice &device;
     const exec::BindContext &context;
     const plan::Op &op;
     const spec::JobSpec &job;
@@ -148,7 +148,7 @@ private:
 
 /// Rows divided among the threads.
 template<typename Work>
-void forRows(CpuDevice &device, bool flush, std::int64_t rows, Work work)
+void forRows(KernelDevice &device, bool flush, std::int64_t rows, Work work)
 {
     device.team().run([&](int thread) {
         const FlushSubnormals flushing(flush);
@@ -173,14 +173,14 @@ class TeamGemm
 {
 public:
     /// Reserves scratch. The pointers of `gemm` stay as given; a, b, c may be moved in run().
-    TeamGemm(CpuDevice &device, const KernelTable &table, const Gemm &gemm, std::size_t inputBytes,
+    TeamGemm(KernelDevice &device, const KernelTable &table, const Gemm &gemm, std::size_t inputBytes,
              std::size_t accBytes);
     void run(exec::StepState &state) const;
 
 private:
     Gemm part(int thread) const;
 
-    CpuDevice *m_device;
+    KernelDevice *m_device;
     const KernelTable *m_table;
     Gemm m_gemm;
     std::int64_t m_inputBytes;
@@ -219,7 +219,7 @@ private:
     void zeroed(int thread, void **sums) const;
     void finish() const;
 
-    CpuDevice *m_device;
+    KernelDevice *m_device;
     const KernelTable *m_table;
     std::vector<Target> m_targets;
     std::int64_t m_accBytes;

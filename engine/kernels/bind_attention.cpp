@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/kernels/bind.h"
 
-#include <cstring>
-
 namespace rankyard::kernels {
 
 namespace {
@@ -66,7 +64,8 @@ void atFirstQuery(const Binder &b, const Block &block, Attention &a, void *o, vo
 }
 
 BindResult bindBlock(const Binder &b, const Block &block, Attention a,
-                     void (*kernel)(const Attention &, std::int64_t), std::function<void()> before = {})
+                     void (*kernel)(const Attention &, std::int64_t, std::int64_t),
+                     std::function<void()> before = {})
 {
     b.device.reserve(b.table->attentionScratch(a));
     Dropout drop = b.dropout(static_cast<std::uint32_t>(3 * b.op.unit.layer + 1), b.places(b.split.tokens));
@@ -82,11 +81,12 @@ BindResult bindBlock(const Binder &b, const Block &block, Attention a,
             mine.dropout = drops ? &now : nullptr;
             mine.scratch = device->scratch(thread);
             const Range pairs = share(a.sequences * a.kvHeads, device->team().size(), thread);
-            for (std::int64_t pair = pairs.begin; pair < pairs.end; ++pair) {
-                kernel(mine, pair);
-                if (thread == 0 && state.poll)
-                    state.poll();
+            if (thread == 0 && state.poll) {
+                mine.poll = [](void *context) { static_cast<exec::StepState *>(context)->poll(); };
+                mine.pollContext = &state;
             }
+            if (pairs.size() > 0)
+                kernel(mine, pairs.begin, pairs.end);
         });
     });
 }
@@ -94,14 +94,11 @@ BindResult bindBlock(const Binder &b, const Block &block, Attention a,
 /// Columns of rows copied from one matrix to another.
 BindResult bindColumns(const Binder &b, const void *from, std::int64_t ldFrom, void *to, std::int64_t ldTo)
 {
-    return b.make(
-        [device = &b.device, from, ldFrom, to, ldTo, rows = b.split.tokens, size = b.computeBytes(),
-         bytes = static_cast<std::size_t>(b.split.kvWidth()) * b.computeBytes()](exec::StepState &) {
-            forRows(*device, false, rows, [&](Range r) {
-                for (std::int64_t row = r.begin; row < r.end; ++row)
-                    std::memcpy(rowsFrom(to, row * ldTo, size), rowsFrom(from, row * ldFrom, size), bytes);
-            });
-        });
+    const auto size = static_cast<std::int64_t>(b.computeBytes());
+    return b.make([device = &b.device, from, to, fromStride = ldFrom * size, toStride = ldTo * size,
+                   rows = b.split.tokens, bytes = b.split.kvWidth() * size](exec::StepState &) {
+        device->copyRows(to, toStride, from, fromStride, bytes, rows);
+    });
 }
 
 } // namespace
@@ -156,12 +153,12 @@ BindResult bindCoreBackward(const Binder &b)
     if (b.op.accumulate)
         return bindBlock(b, block, a, b.table->attentionBackward);
     return bindBlock(b, block, a, b.table->attentionBackward,
-                     [dqkv = b.write(0), dkv = b.write(1), rows = b.split.tokens, ld = a.ldQ, size,
-                      q = static_cast<std::size_t>(b.split.qWidth()) * size,
-                      all = static_cast<std::size_t>(b.split.tokens * b.split.kvWidth()) * size] {
-                         for (std::int64_t row = 0; row < rows; ++row)
-                             std::memset(rowsFrom(dqkv, row * ld, size), 0, q);
-                         std::memset(dkv, 0, all);
+                     [device = &b.device, dqkv = b.write(0), dkv = b.write(1), rows = b.split.tokens,
+                      stride = a.ldQ * static_cast<std::int64_t>(size),
+                      q = b.split.qWidth() * static_cast<std::int64_t>(size),
+                      all = b.split.tokens * b.split.kvWidth() * static_cast<std::int64_t>(size)] {
+                         device->fillRows(dqkv, stride, q, rows);
+                         device->fill(dkv, all);
                      });
 }
 

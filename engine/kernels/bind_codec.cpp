@@ -2,9 +2,6 @@
 #include "engine/kernels/bind.h"
 #include "engine/kernels/codec.h"
 
-#include <algorithm>
-#include <cstring>
-
 namespace rankyard::kernels {
 
 namespace {
@@ -13,7 +10,7 @@ bool isAcc(DType type) { return type == DType::F32 || type == DType::F64; }
 
 } // namespace
 
-BindResult bindEncode(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+BindResult bindEncode(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
 {
     const Binder b(device, context, op);
     const bool feedback = op.reads.size() > 1;
@@ -38,11 +35,11 @@ BindResult bindEncode(CpuDevice &device, const exec::BindContext &context, const
         Encoding now = e;
         now.scratch = device.scratch(0);
         now.lossScale = state.lossScale;
-        encode(now);
+        device.encode(now);
     });
 }
 
-BindResult bindDecode(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+BindResult bindDecode(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
 {
     const Binder b(device, context, op);
     RY_TRY(b.require(1, 1));
@@ -51,26 +48,20 @@ BindResult bindDecode(CpuDevice &device, const exec::BindContext &context, const
         return b.missing("names no bucket of the program");
     const plan::Bucket &bucket = context.program->buckets[index];
     const plan::Buffer &out = b.writeBuffer(0), &codes = b.readBuffer(0);
-    const DType type = out.dtype;
-    if (!isAcc(type))
-        return b.missing(std::string("no codec of ") + nameOf(type));
-    const std::int64_t size = static_cast<std::int64_t>(bytesOf(type)), count = out.bytes / size;
-    const std::int64_t begin = bucket.slices > 1 ? context.indexIn(bucket.group) * count : 0;
-    const std::int64_t ranks = codes.shape.front();
-    return b.make([&device, &compression = b.job.compression, type, size, count, begin, ranks,
-                   all = bucket.numel, stride = codes.bytes / ranks, codesAt = b.read(0), outAt = b.write(0),
-                   accumulate = op.accumulate](exec::StepState &) {
-        device.team().run([&](int thread) {
-            const Range range = share(count, device.team().size(), thread, compression.block);
-            std::byte *sum = rowsFrom(outAt, range.begin, static_cast<std::size_t>(size));
-            if (!accumulate)
-                std::memset(sum, 0, static_cast<std::size_t>(range.size() * size));
-            const std::int64_t end = std::min(begin + range.end, all); // padding stays zero
-            for (std::int64_t rank = 0; rank < ranks && begin + range.begin < end; ++rank)
-                decodeAdd(compression, type, all, rowsFrom(codesAt, rank * stride, 1), begin + range.begin,
-                          end, sum);
-        });
-    });
+    Decoding d;
+    d.compression = &b.job.compression;
+    d.type = out.dtype;
+    if (!isAcc(d.type))
+        return b.missing(std::string("no codec of ") + nameOf(d.type));
+    d.all = bucket.numel;
+    d.count = out.bytes / static_cast<std::int64_t>(bytesOf(d.type));
+    d.begin = bucket.slices > 1 ? context.indexIn(bucket.group) * d.count : 0;
+    d.codes = static_cast<const std::byte *>(b.read(0));
+    d.ranks = codes.shape.front();
+    d.stride = codes.bytes / d.ranks;
+    d.out = b.write(0);
+    d.accumulate = op.accumulate;
+    return b.make([&device, d](exec::StepState &) { device.decode(d); });
 }
 
 } // namespace rankyard::kernels

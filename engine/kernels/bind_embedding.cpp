@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/kernels/bind.h"
 
-#include <algorithm>
-#include <cstring>
+#include <vector>
 
 namespace rankyard::kernels {
 
@@ -25,11 +24,11 @@ BindResult bindLookupBackward(const Binder &b)
     RY_ASSIGN(const GradientStorage storage, b.gradient(0));
     return b.make([device = &b.device, table = b.table, storage, dx = b.read(0),
                    tokens = static_cast<const std::int32_t *>(b.read(1)), grad = b.write(0),
-                   bytes = static_cast<std::size_t>(b.writeBuffer(0).bytes), rows = b.readRows(1),
-                   width = b.split.hidden, first = b.firstColumn(), count = b.columns(),
-                   size = b.computeBytes(), accumulate = b.op.accumulate](exec::StepState &) {
+                   bytes = b.writeBuffer(0).bytes, rows = b.readRows(1), width = b.split.hidden,
+                   first = b.firstColumn(), count = b.columns(), size = b.computeBytes(),
+                   accumulate = b.op.accumulate](exec::StepState &) {
         if (!accumulate)
-            std::memset(grad, 0, bytes);
+            device->fill(grad, bytes);
         device->team().run([&](int thread) {
             const FlushSubnormals flush(size != 8);
             const Range columns = share(width, device->team().size(), thread, 16);
@@ -51,7 +50,7 @@ BindResult bindEmbeddingJoin(const Binder &b)
         forRows(*device, size != 8, rows, [&](Range r) {
             void *part = rowsFrom(x, r.begin * width, size);
             if (weights)
-                table->addPositions(part, weights, places->position.data() + r.begin, r.size(), width);
+                table->addPositions(part, weights, places->position + r.begin, r.size(), width);
             if (drops)
                 table->dropRows(all.from(r.begin), part, nullptr, nullptr, part, r.size(), width);
         });
@@ -60,14 +59,31 @@ BindResult bindEmbeddingJoin(const Binder &b)
 
 namespace {
 
-/// The rows of a micro-batch, by position: every sequence has one, where this rank has it.
-std::vector<std::vector<std::int64_t>> rowsByPosition(const RowPlaces &places, std::int64_t positions)
-{
-    std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(positions));
-    for (std::size_t r = 0; r < places.position.size(); ++r)
-        rows[static_cast<std::size_t>(places.position[r])].push_back(static_cast<std::int64_t>(r));
-    return rows;
-}
+/// The rows of a micro-batch by position, where kernels read them: those of p at rows[begin[p]] … rows[begin[p + 1]].
+struct PositionRows {
+    const std::int32_t *begin, *rows;
+
+    PositionRows(KernelDevice &device, const RowPlaces &places, std::int64_t positions)
+    {
+        std::vector<std::int32_t> first(static_cast<std::size_t>(positions) + 1), order;
+        for (std::int32_t p = 0; p < positions; ++p) {
+            for (std::size_t row = 0; row < places.positions.size(); ++row) {
+                if (places.positions[row] == p)
+                    order.push_back(static_cast<std::int32_t>(row));
+            }
+            first[static_cast<std::size_t>(p) + 1] = static_cast<std::int32_t>(order.size());
+        }
+        begin = keepAll(device, first);
+        rows = keepAll(device, order);
+    }
+
+private:
+    static const std::int32_t *keepAll(KernelDevice &device, const std::vector<std::int32_t> &values)
+    {
+        return static_cast<const std::int32_t *>(
+            device.keep(values.data(), static_cast<std::int64_t>(4 * values.size())));
+    }
+};
 
 } // namespace
 
@@ -92,23 +108,17 @@ BindResult bindEmbeddingJoinBackward(const Binder &b)
     const std::int64_t gradBytes = static_cast<std::int64_t>(bytesOf(b.writeBuffer(place).dtype));
     b.device.reserve(b.split.hidden * static_cast<std::int64_t>(b.accBytes()));
     return b.make([device = &b.device, table = b.table, storage, gradBytes, mask, drops, dx = b.read(0),
-                   grad = b.write(place), rows = rowsByPosition(places, b.job.model.seq),
-                   width = b.split.hidden, size = b.computeBytes(), acc = b.accBytes(),
+                   grad = b.write(place), rows = PositionRows(b.device, places, b.job.model.seq),
+                   all = b.job.model.seq, width = b.split.hidden, flush = b.computeBytes() != 8,
                    accumulate = b.op.accumulate](exec::StepState &state) {
         if (drops)
             mask(state);
         device->team().run([&](int thread) {
-            const FlushSubnormals flush(size != 8);
-            const Range positions =
-                share(static_cast<std::int64_t>(rows.size()), device->team().size(), thread);
-            std::byte *sums = device->scratch(thread);
-            for (std::int64_t p = positions.begin; p < positions.end; ++p) {
-                std::memset(sums, 0, static_cast<std::size_t>(width) * acc);
-                for (const std::int64_t row : rows[static_cast<std::size_t>(p)])
-                    table->columnSum(rowsFrom(dx, row * width, size), width, 1, width, sums);
-                table->writeGradient[storage](sums, static_cast<std::byte *>(grad) + p * width * gradBytes,
-                                              width, accumulate);
-            }
+            const FlushSubnormals flushing(flush);
+            const Range range = share(all, device->team().size(), thread);
+            table->sumByPosition[storage](rows.begin + range.begin, rows.rows, dx,
+                                          rowsFrom(grad, range.begin * width * gradBytes, 1), range.size(),
+                                          width, accumulate, device->scratch(thread));
         });
     });
 }

@@ -16,15 +16,15 @@ BindResult bindGemm(const Binder &b, const Gemm &g)
 }
 
 /// Turns queries and keys of qkv [T, W] by their positions.
-auto rotation(const Binder &b, void *qkv, bool back)
+auto rotation(const Binder &b, void *qkv, const void *angles, bool back)
 {
     const RowPlaces &places = b.places(b.split.tokens);
     return [device = &b.device, rotate = b.table->rotate, qkv, back, places = &places, rows = b.split.tokens,
             ld = b.split.qkvWidth(), heads = b.split.heads + b.split.keyHeads, width = b.split.headSize,
-            angles = b.device.angles(b.compute), size = b.computeBytes()] {
+            angles, size = b.computeBytes()] {
         forRows(*device, size != 8, rows, [&](Range r) {
-            rotate(rowsFrom(qkv, r.begin * ld, size), ld, angles, places->position.data() + r.begin, r.size(),
-                   heads, width, back);
+            rotate(rowsFrom(qkv, r.begin * ld, size), ld, angles, places->position + r.begin, r.size(), heads,
+                   width, back);
         });
     };
 }
@@ -76,11 +76,12 @@ BindResult bindQkv(const Binder &b)
                           b.split.hidden, b.split.qkvWidth());
     if (!b.llama)
         return bindGemm(b, g);
-    RY_TRY(b.device.prepareAngles(b.job.model, b.compute));
-    return b.make([product = teamGemm(b, g), turn = rotation(b, b.write(0), false)](exec::StepState &state) {
-        product.run(state);
-        turn();
-    });
+    RY_ASSIGN(const void *angles, b.device.angles(b.job.model, b.compute));
+    return b.make(
+        [product = teamGemm(b, g), turn = rotation(b, b.write(0), angles, false)](exec::StepState &state) {
+            product.run(state);
+            turn();
+        });
 }
 
 BindResult bindQkvBackward(const Binder &b)
@@ -88,10 +89,10 @@ BindResult bindQkvBackward(const Binder &b)
     RY_TRY(b.require(2, 2));
     const std::int64_t width = b.split.qkvWidth();
     if (b.llama) {
-        RY_TRY(b.device.prepareAngles(b.job.model, b.compute));
+        RY_ASSIGN(const void *angles, b.device.angles(b.job.model, b.compute));
         const Gemm g = linearInput(b.write(0), b.read(1), b.write(1), b.split.tokens, b.split.hidden, width);
         return b.make(
-            [turn = rotation(b, b.write(0), true), product = teamGemm(b, g)](exec::StepState &state) {
+            [turn = rotation(b, b.write(0), angles, true), product = teamGemm(b, g)](exec::StepState &state) {
                 turn();
                 product.run(state);
             });

@@ -11,19 +11,27 @@ double *lossSum(const Binder &b)
     return static_cast<double *>(b.write(0)) + b.writeBuffer(0).shape[0] - plan::statsSlots + plan::StatsLoss;
 }
 
-/// Calls work(rows, thread) on the rows of a chunk, divided among the threads, and adds up what it returns.
+/// Calls work(rows, sum) on the rows of a chunk, divided among the threads, and adds up what they add to their sums.
 template<typename Work>
-double sumOverRows(CpuDevice &device, bool flush, std::int64_t rows, Work work)
+void sumOverRows(KernelDevice &device, bool flush, std::int64_t rows, double *total, Work work)
 {
     const int threads = device.team().size();
+    if (threads == 1) {
+        const FlushSubnormals flushing(flush);
+        work(Range{0, rows}, total);
+        return;
+    }
     device.team().run([&](int thread) {
         const FlushSubnormals flushing(flush);
-        *reinterpret_cast<double *>(device.scratch(thread)) = work(share(rows, threads, thread));
+        auto *sum = reinterpret_cast<double *>(device.scratch(thread));
+        *sum = 0;
+        work(share(rows, threads, thread), sum);
     });
     double sum = 0;
     for (int thread = 0; thread < threads; ++thread)
         sum += *reinterpret_cast<const double *>(device.scratch(thread));
-    return sum;
+    if (total)
+        *total += sum;
 }
 
 /// The chunk of tokens of an op of the head, and its products.
@@ -93,12 +101,12 @@ BindResult bindWholeLoss(const Binder &b)
     b.device.reserve(64);
     const auto softmax = [device = &b.device, table = b.table, c, sum = lossSum(b),
                           flush = b.computeBytes() != 8](const SoftmaxLoss &all) {
-        *sum += sumOverRows(*device, flush, c.rows, [&](Range r) {
+        sumOverRows(*device, flush, c.rows, sum, [&](Range r, double *partial) {
             SoftmaxLoss part = all;
             part.logits = rowsFrom(all.logits, r.begin * all.ld, c.logitBytes);
             part.labels += r.begin;
             part.rows = r.size();
-            return table->softmaxLoss(part);
+            table->softmaxLoss(part, partial);
         });
     };
     if (!training) {
@@ -148,7 +156,6 @@ BindResult bindShardedLoss(const Binder &b)
     const bool training = b.training();
     RY_TRY(b.require(training ? 4 : 2, training ? 4 : 1));
     const std::size_t parts = training ? 3 : 1;
-    const bool counts = b.tensorRank == 0; // every tensor rank has the same sum
     Chunk c{};
     c.rows = b.op.rowEnd - b.op.rowBegin;
     c.labels = static_cast<const std::int32_t *>(b.read(training ? 2 : 0)) + b.op.rowBegin;
@@ -160,12 +167,13 @@ BindResult bindShardedLoss(const Binder &b)
     loss.partStride = plan::numelOf(b.readBuffer(parts).shape) / loss.parts;
     loss.backward = training;
     b.device.reserve(64);
-    const auto merge = [device = &b.device, table = b.table, c, sum = lossSum(b), counts, acc = b.accBytes(),
+    // Every tensor rank has the same sum, the first one tells it.
+    double *sum = b.tensorRank == 0 ? lossSum(b) : nullptr;
+    const auto merge = [device = &b.device, table = b.table, c, sum, acc = b.accBytes(),
                         flush = b.computeBytes() != 8](const ShardedLoss &all) {
-        const double total = sumOverRows(*device, flush, c.rows, [&](Range r) {
-            return table->lossMerge(rowsOf(all, r, c.logitBytes, acc));
+        sumOverRows(*device, flush, c.rows, sum, [&](Range r, double *partial) {
+            table->lossMerge(rowsOf(all, r, c.logitBytes, acc), partial);
         });
-        *sum += counts ? total : 0;
     };
     if (!training)
         return b.make([merge, loss](exec::StepState &) { merge(loss); });

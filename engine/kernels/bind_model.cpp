@@ -8,7 +8,7 @@ using plan::UnitKind;
 
 // The table in engine/plan/units.h by kind of op and segment.
 
-BindResult bindForward(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+BindResult bindForward(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
 {
     const Binder b(device, context, op);
     switch (op.segment) {
@@ -40,7 +40,7 @@ BindResult bindForward(CpuDevice &device, const exec::BindContext &context, cons
     }
 }
 
-BindResult bindBackwardInput(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+BindResult bindBackwardInput(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
 {
     const Binder b(device, context, op);
     switch (op.segment) {
@@ -64,7 +64,7 @@ BindResult bindBackwardInput(CpuDevice &device, const exec::BindContext &context
     }
 }
 
-BindResult bindBackwardWeight(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+BindResult bindBackwardWeight(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
 {
     const Binder b(device, context, op);
     switch (op.segment) {

@@ -68,7 +68,7 @@ std::byte *sliceBase(const plan::Op &op, const plan::Buffer &buffer, void *addre
 
 } // namespace
 
-BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+BindResult bindGradNorm(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
 {
     const Binder b(device, context, op);
     RY_TRY(b.require(1, 1));
@@ -85,32 +85,33 @@ BindResult bindGradNorm(CpuDevice &device, const exec::BindContext &context, con
                    stats = static_cast<double *>(b.write(0)),
                    extra = b.writeBuffer(0).shape[0] - plan::statsSlots](exec::StepState &) {
         struct Sums {
-            double squares;
-            std::int64_t nonFinite;
+            double squares, nonFinite;
         };
-        const int threads = device.team().size();
         for (const Piece &piece : pieces) {
-            const int parts = piece.elements.size() < 32768 ? 1 : threads;
-            const auto work = [&](int thread) {
+            const std::byte *first = gradient + piece.elements.begin * size;
+            const int parts = piece.elements.size() < 32768 ? 1 : device.team().size();
+            if (parts == 1) {
+                table->sumSquares[storage](first, piece.elements.size(), stats + piece.tensor->index,
+                                           stats + extra + plan::StatsNonFinite);
+                continue;
+            }
+            device.team().run([&](int thread) {
                 const Range range = share(piece.elements.size(), parts, thread, 64);
                 auto *sums = reinterpret_cast<Sums *>(device.scratch(thread));
-                sums->squares = table->sumSquares[storage](
-                    gradient + (piece.elements.begin + range.begin) * size, range.size(), &sums->nonFinite);
-            };
-            if (parts == 1)
-                work(0);
-            else
-                device.team().run(work);
+                *sums = {};
+                table->sumSquares[storage](first + range.begin * size, range.size(), &sums->squares,
+                                           &sums->nonFinite);
+            });
             for (int thread = 0; thread < parts; ++thread) {
                 const auto *sums = reinterpret_cast<const Sums *>(device.scratch(thread));
                 stats[piece.tensor->index] += sums->squares;
-                stats[extra + plan::StatsNonFinite] += static_cast<double>(sums->nonFinite);
+                stats[extra + plan::StatsNonFinite] += sums->nonFinite;
             }
         }
     });
 }
 
-BindResult bindAdd(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+BindResult bindAdd(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
 {
     if (!op.accumulate)
         return bindCopy(device, context, op);
@@ -119,19 +120,12 @@ BindResult bindAdd(CpuDevice &device, const exec::BindContext &context, const pl
     const DType type = b.readBuffer(0).dtype;
     if (!comm::canReduce(type))
         return b.missing(std::string("no sums of ") + nameOf(type));
-    const std::int64_t size = static_cast<std::int64_t>(bytesOf(type));
-    return b.make([&device, type, size, from = b.read(0), to = b.write(0),
-                   count = b.readBuffer(0).bytes / size](exec::StepState &) {
-        device.team().run([&](int thread) {
-            const Range range = share(count, device.team().size(), thread, 64);
-            std::byte *sum = static_cast<std::byte *>(to) + range.begin * size;
-            const void *inputs[] = {sum, static_cast<const std::byte *>(from) + range.begin * size};
-            comm::reduce(type, comm::ReduceOp::Sum, inputs, 2, sum, range.size());
-        });
-    });
+    return b.make([&device, type, from = b.read(0), to = b.write(0),
+                   count = b.readBuffer(0).bytes / static_cast<std::int64_t>(bytesOf(type))](
+                      exec::StepState &) { device.add(type, from, to, count); });
 }
 
-BindResult bindCopy(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+BindResult bindCopy(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
 {
     const Binder b(device, context, op);
     RY_TRY(requireAlike(b));
@@ -142,17 +136,16 @@ BindResult bindCopy(CpuDevice &device, const exec::BindContext &context, const p
     std::byte *to = sliceBase(op, b.writeBuffer(0), b.write(0)) + first;
     const auto &arenas = context.program->arenas;
     if (op.stream == plan::Stream::Copy
-        && std::any_of(arenas.begin(), arenas.end(), [](const plan::Arena &arena) { return arena.disk; }))
-        return device.copyLane().bind({from, to, bytes, b.readBuffer(0).disk, b.writeBuffer(0).disk});
-    return b.make([&device, from, to, bytes](exec::StepState &) {
-        device.team().run([&](int thread) {
-            const Range range = share(bytes, device.team().size(), thread, 4096);
-            std::memcpy(to + range.begin, from + range.begin, static_cast<std::size_t>(range.size()));
-        });
-    });
+        && std::any_of(arenas.begin(), arenas.end(), [](const plan::Arena &arena) { return arena.disk; })) {
+        RY_ASSIGN(auto beside,
+                  device.bindFileCopy({from, to, bytes, b.readBuffer(0).disk, b.writeBuffer(0).disk}));
+        if (beside)
+            return beside;
+    }
+    return b.make([&device, from, to, bytes](exec::StepState &) { device.copy(to, from, bytes); });
 }
 
-BindResult bindOptimizer(CpuDevice &device, const exec::BindContext &context, const plan::Op &op)
+BindResult bindOptimizer(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
 {
     const Binder b(device, context, op);
     RY_TRY(b.require(1, 3));

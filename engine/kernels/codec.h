@@ -23,6 +23,18 @@ struct Encoding {
     void *scratch = nullptr; ///< encodeScratch() bytes
 };
 
+/// The sum of a group's codes, in its ranks' order.
+struct Decoding {
+    const spec::Compression *compression = nullptr;
+    DType type = DType::F32;
+    std::int64_t all = 0;             ///< elements of a code
+    const std::byte *codes = nullptr; ///< that of rank r at r · stride
+    std::int64_t stride = 0, ranks = 0;
+    std::int64_t begin = 0, count = 0; ///< the elements that are wanted; beyond `all` they are padding, zeros
+    void *out = nullptr;               ///< [count]
+    bool accumulate = false;
+};
+
 std::int64_t encodeScratch(const spec::Compression &compression, DType type, std::int64_t count);
 /// Which form the mode takes for this gradient: adaptive fp16 where its unscaled norm is above the threshold, else int8.
 plan::CodeForm encode(const Encoding &encoding);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/kernels/cpu_device.h"
 
-#include "engine/kernels/bind.h"
-#include "engine/spec/rope.h"
+#include "engine/comm/reduce.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <fstream>
 
 namespace rankyard::kernels {
@@ -39,43 +38,75 @@ void CpuDevice::reserve(std::int64_t bytes)
         scratch.reserve(m_reserved);
 }
 
-const RowPlaces &CpuDevice::places(std::int64_t first, std::int64_t rows, std::int64_t length,
-                                   const std::function<std::int64_t(std::int64_t)> &positionOf)
+const void *CpuDevice::keep(const void *data, std::int64_t bytes)
 {
-    const auto [place, added] = m_places.try_emplace({first, rows, length});
-    if (added) {
-        for (std::int64_t row = first; row < first + rows; ++row) {
-            place->second.sample.push_back(static_cast<std::int32_t>(row / length));
-            place->second.position.push_back(static_cast<std::int32_t>(positionOf(row % length)));
-        }
-    }
-    return place->second;
+    Scratch &kept = m_kept.emplace_back();
+    kept.reserve(std::max<std::int64_t>(bytes, 1));
+    std::memcpy(kept.data(), data, static_cast<std::size_t>(bytes));
+    return kept.data();
 }
 
-const void *CpuDevice::angles(DType compute) const
+void CpuDevice::fill(void *at, std::int64_t bytes) { std::memset(at, 0, static_cast<std::size_t>(bytes)); }
+
+void CpuDevice::copy(void *to, const void *from, std::int64_t bytes)
 {
-    if (compute == DType::F64)
-        return m_angles64.data();
-    return m_angles32.data();
+    m_team->run([&](int thread) {
+        const Range range = share(bytes, m_team->size(), thread, 4096);
+        std::memcpy(static_cast<std::byte *>(to) + range.begin,
+                    static_cast<const std::byte *>(from) + range.begin,
+                    static_cast<std::size_t>(range.size()));
+    });
 }
 
-Status CpuDevice::prepareAngles(const spec::Model &model, DType compute)
+void CpuDevice::fillRows(void *at, std::int64_t stride, std::int64_t bytes, std::int64_t rows)
 {
-    if (!m_angles64.empty() || !m_angles32.empty())
-        return {};
-    RY_ASSIGN(const spec::Rope rope, spec::ropeOf(model));
-    std::vector<double> angles;
-    for (std::int64_t position = 0; position < model.seq; ++position) {
-        for (const double frequency : rope.frequency)
-            angles.push_back(rope.scale * std::cos(static_cast<double>(position) * frequency));
-        for (const double frequency : rope.frequency)
-            angles.push_back(rope.scale * std::sin(static_cast<double>(position) * frequency));
-    }
-    if (compute == DType::F64)
-        m_angles64 = std::move(angles);
-    else
-        m_angles32.assign(angles.begin(), angles.end());
-    return {};
+    for (std::int64_t row = 0; row < rows; ++row)
+        std::memset(static_cast<std::byte *>(at) + row * stride, 0, static_cast<std::size_t>(bytes));
+}
+
+void CpuDevice::copyRows(void *to, std::int64_t toStride, const void *from, std::int64_t fromStride,
+                         std::int64_t bytes, std::int64_t rows)
+{
+    m_team->run([&](int thread) {
+        const Range range = share(rows, m_team->size(), thread);
+        for (std::int64_t row = range.begin; row < range.end; ++row)
+            std::memcpy(static_cast<std::byte *>(to) + row * toStride,
+                        static_cast<const std::byte *>(from) + row * fromStride,
+                        static_cast<std::size_t>(bytes));
+    });
+}
+
+void CpuDevice::add(DType type, const void *from, void *to, std::int64_t count)
+{
+    const auto size = static_cast<std::int64_t>(bytesOf(type));
+    m_team->run([&](int thread) {
+        const Range range = share(count, m_team->size(), thread, 64);
+        std::byte *sum = static_cast<std::byte *>(to) + range.begin * size;
+        const void *inputs[] = {sum, static_cast<const std::byte *>(from) + range.begin * size};
+        comm::reduce(type, comm::ReduceOp::Sum, inputs, 2, sum, range.size());
+    });
+}
+
+void CpuDevice::encode(const Encoding &encoding) { kernels::encode(encoding); }
+
+void CpuDevice::decode(const Decoding &d)
+{
+    const auto size = static_cast<std::int64_t>(bytesOf(d.type));
+    m_team->run([&](int thread) {
+        const Range range = share(d.count, m_team->size(), thread, d.compression->block);
+        std::byte *sum = static_cast<std::byte *>(d.out) + range.begin * size;
+        if (!d.accumulate)
+            std::memset(sum, 0, static_cast<std::size_t>(range.size() * size));
+        const std::int64_t end = std::min(d.begin + range.end, d.all); // padding stays zero
+        for (std::int64_t rank = 0; rank < d.ranks && d.begin + range.begin < end; ++rank)
+            decodeAdd(*d.compression, d.type, d.all, d.codes + rank * d.stride, d.begin + range.begin, end,
+                      sum);
+    });
+}
+
+Result<std::unique_ptr<exec::BoundOp>> CpuDevice::bindFileCopy(const Transfer &transfer)
+{
+    return m_copyLane.bind(transfer);
 }
 
 std::string CpuDevice::name() const
@@ -98,37 +129,12 @@ std::vector<std::pair<std::string, std::int64_t>> CpuDevice::libraryWorkspace() 
     std::int64_t bytes = 0;
     for (const Scratch &scratch : m_scratch)
         bytes += scratch.bytes();
-    std::int64_t tables = static_cast<std::int64_t>(m_angles32.size() * 4 + m_angles64.size() * 8);
-    for (const auto &[key, places] : m_places)
-        tables += static_cast<std::int64_t>(8 * places.sample.size());
-    return {{"kernel scratch", bytes}, {"position tables", tables}};
+    return {{"kernel scratch", bytes}, {"position tables", tableBytes()}};
 }
 
 Result<std::unique_ptr<exec::BoundOp>> CpuDevice::bind(const exec::BindContext &context, const plan::Op &op)
 {
-    switch (op.kind) {
-    case plan::OpKind::Forward:
-    case plan::OpKind::Recompute:
-        return bindForward(*this, context, op);
-    case plan::OpKind::BackwardInput:
-        return bindBackwardInput(*this, context, op);
-    case plan::OpKind::BackwardWeight:
-        return bindBackwardWeight(*this, context, op);
-    case plan::OpKind::Add:
-        return bindAdd(*this, context, op);
-    case plan::OpKind::Copy:
-        return bindCopy(*this, context, op);
-    case plan::OpKind::Encode:
-        return bindEncode(*this, context, op);
-    case plan::OpKind::Decode:
-        return bindDecode(*this, context, op);
-    case plan::OpKind::GradNorm:
-        return bindGradNorm(*this, context, op);
-    case plan::OpKind::Optimizer:
-        return bindOptimizer(*this, context, op);
-    default:
-        return Binder(*this, context, op).missing("no kernel");
-    }
+    return bindKernel(context, op);
 }
 
 } // namespace rankyard::kernels

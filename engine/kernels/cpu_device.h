@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
-#include "engine/exec/device.h"
-#include "engine/kernels/copy_lane.h"
-#include "engine/kernels/kernel_table.h"
-#include "engine/kernels/team.h"
+#include "engine/kernels/kernel_device.h"
 
-#include <array>
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,14 +23,9 @@ private:
     std::int64_t m_bytes = 0;
 };
 
-/// Of each row of a micro-batch: its sequence and its position in it.
-struct RowPlaces {
-    std::vector<std::int32_t> sample, position;
-};
-
 /// The CPU as a device: tuned kernels of the best instruction set, a team of threads and a scratch for each of them. Owns
 /// threads and scratch; the ops it has bound use them and must not outlive it. Called from the rank's interpreter thread.
-class CpuDevice : public exec::Device
+class CpuDevice : public KernelDevice
 {
 public:
     CpuDevice(int threads, Isa isa);
@@ -49,19 +38,23 @@ public:
     /// "kernel scratch": packed blocks and partial sums of all threads.
     std::vector<std::pair<std::string, std::int64_t>> libraryWorkspace() const override;
 
-    Team &team() { return *m_team; }
-    CopyLane &copyLane() { return m_copyLane; }
-    const IsaTables &tables() const { return m_tables; }
-    /// Every thread will have at least `bytes` of scratch. While binding, never in run().
-    void reserve(std::int64_t bytes);
-    /// Rows first … first + rows of a micro-batch whose sequences have `length` rows on this rank, row i of them at position
-    /// positionOf(i). Made while binding, once for equal rows; lives as long as the device, which is one rank's.
-    const RowPlaces &places(std::int64_t first, std::int64_t rows, std::int64_t length,
-                            const std::function<std::int64_t(std::int64_t)> &positionOf);
-    /// Cosines and sines of the rotary positions, [seq, head size] of fp64 for fp64, else fp32; after prepareAngles().
-    const void *angles(DType compute) const;
-    Status prepareAngles(const spec::Model &model, DType compute);
-    std::byte *scratch(int thread) const { return m_scratch[static_cast<std::size_t>(thread)].data(); }
+    const IsaTables &tables() const override { return m_tables; }
+    Team &team() override { return *m_team; }
+    void reserve(std::int64_t bytes) override;
+    std::byte *scratch(int thread) const override
+    {
+        return m_scratch[static_cast<std::size_t>(thread)].data();
+    }
+    const void *keep(const void *data, std::int64_t bytes) override;
+    void fill(void *at, std::int64_t bytes) override;
+    void copy(void *to, const void *from, std::int64_t bytes) override;
+    void fillRows(void *at, std::int64_t stride, std::int64_t bytes, std::int64_t rows) override;
+    void copyRows(void *to, std::int64_t toStride, const void *from, std::int64_t fromStride,
+                  std::int64_t bytes, std::int64_t rows) override;
+    void add(DType type, const void *from, void *to, std::int64_t count) override;
+    void encode(const Encoding &encoding) override;
+    void decode(const Decoding &decoding) override;
+    Result<std::unique_ptr<exec::BoundOp>> bindFileCopy(const Transfer &transfer) override;
 
 private:
     Isa m_isa;
@@ -70,9 +63,7 @@ private:
     CopyLane m_copyLane;
     std::vector<Scratch> m_scratch;
     std::int64_t m_reserved = 0;
-    std::map<std::array<std::int64_t, 3>, RowPlaces> m_places;
-    std::vector<float> m_angles32;
-    std::vector<double> m_angles64;
+    std::vector<Scratch> m_kept;
 };
 
 } // namespace rankyard::kernels

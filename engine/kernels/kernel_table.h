@@ -82,7 +82,9 @@ struct Attention {
     std::int64_t firstHead = 0;        ///< of all ranks' heads, for dropout
     /// For dropout: key k of the block has position keyOffset[0] + k, from keyBreak on keyOffset[1] + k − keyBreak.
     std::int64_t keyOffset[2] = {0, 0}, keyBreak = std::numeric_limits<std::int64_t>::max();
-    void *scratch = nullptr; ///< attentionScratch() bytes, aligned to 64
+    void *scratch = nullptr;        ///< attentionScratch() bytes, aligned to 64
+    void (*poll)(void *) = nullptr; ///< called after each pair
+    void *pollContext = nullptr;
 };
 
 /// Cross-entropy over `columns` of a vocabulary that several ranks share (Shoeybi et al. 2019). First each rank's
@@ -133,9 +135,9 @@ struct KernelTable {
     std::int64_t (*gemmScratch)(const Gemm &);
     void (*gemm)(const Gemm &);
     std::int64_t (*attentionScratch)(const Attention &);
-    /// One pair of a sequence and a head of keys, with all its heads of queries: pair = sequence · kvHeads + kvHead.
-    void (*attentionForward)(const Attention &, std::int64_t pair);
-    void (*attentionBackward)(const Attention &, std::int64_t pair);
+    /// The pairs begin … end of a sequence and a head of keys, with all its heads of queries: pair = sequence · kvHeads + kvHead.
+    void (*attentionForward)(const Attention &, std::int64_t begin, std::int64_t end);
+    void (*attentionBackward)(const Attention &, std::int64_t begin, std::int64_t end);
 
     /// By NormKind. Layer: n = (x − mean)·rstd·w + b; stats [rows, 2] = mean, rstd. Rms: n = x·rstd·w; stats [rows] = rstd.
     void (*normForward[2])(const void *x, const void *w, const void *b, void *n, void *stats,
@@ -168,9 +170,10 @@ struct KernelTable {
     /// x += row `position[r]` of table
     void (*addPositions)(void *x, const void *table, const std::int32_t *position, std::int64_t rows,
                          std::int64_t width);
-    double (*softmaxLoss)(const SoftmaxLoss &); ///< Σ losses of the rows, unscaled
+    void (*softmaxLoss)(const SoftmaxLoss &,
+                        double *sum); ///< sum, unless null, += Σ losses of the rows, unscaled
     void (*lossStatistics)(const ShardedLoss &);
-    double (*lossMerge)(const ShardedLoss &); ///< Σ losses of the rows, unscaled
+    void (*lossMerge)(const ShardedLoss &, double *sum); ///< sum += Σ losses of the rows, unscaled
     void (*exponential)(const void *x, void *y,
                         std::int64_t count); ///< of Acc: what softmax and GELU use inside
 
@@ -181,8 +184,13 @@ struct KernelTable {
     void (*scatterAdd[2])(const std::int32_t *index, const void *dx, void *gradient, std::int64_t first,
                           std::int64_t count, std::int64_t rows, std::int64_t width, std::int64_t begin,
                           std::int64_t end);
-    /// Σ squares in fp64 and the number of values that are not finite.
-    double (*sumSquares[2])(const void *gradient, std::int64_t count, std::int64_t *nonFinite);
+    /// gradient[p] (+)= Σ rows of dx whose position is p, in the order rows[begin[p]] … rows[begin[p + 1] − 1]; sums: Acc [width],
+    /// scratch.
+    void (*sumByPosition[2])(const std::int32_t *begin, const std::int32_t *rows, const void *dx,
+                             void *gradient, std::int64_t positions, std::int64_t width, bool accumulate,
+                             void *sums);
+    /// squares += Σ squares, in fp64; nonFinite += the number of values that are not finite.
+    void (*sumSquares[2])(const void *gradient, std::int64_t count, double *squares, double *nonFinite);
     void (*adam[2])(const Adam &);
 };
 

@@ -252,7 +252,7 @@ void finishRow(const Attention &a, i64 size, const AccOf<T> *tile, AccOf<T> top,
 }
 
 template<typename T>
-void attentionForward(const Attention &a, i64 pair)
+void attentionForwardPair(const Attention &a, i64 pair)
 {
     using A = AccOf<T>;
     const AttentionPlan<T> p(a);
@@ -426,10 +426,27 @@ struct AttentionBackward {
     }
 };
 
-template<typename T>
-void attentionBackward(const Attention &a, i64 pair)
+/// Calls kernel(a, pair) for each pair.
+template<typename Kernel>
+RY_INLINE void forPairs(const Attention &a, i64 begin, i64 end, Kernel kernel)
 {
-    AttentionBackward<T>(a, pair).run();
+    for (i64 pair = begin; pair < end; ++pair) {
+        kernel(a, pair);
+        if (a.poll)
+            a.poll(a.pollContext);
+    }
+}
+
+template<typename T>
+void attentionForward(const Attention &a, i64 begin, i64 end)
+{
+    forPairs(a, begin, end, attentionForwardPair<T>);
+}
+
+template<typename T>
+void attentionBackward(const Attention &a, i64 begin, i64 end)
+{
+    forPairs(a, begin, end, [](const Attention &one, i64 pair) { AttentionBackward<T>(one, pair).run(); });
 }
 
 } // namespace

@@ -2,7 +2,7 @@
 // Kernels on flat gradient storage of type G: sums written, rows scattered, the norm, AdamW.
 #pragma once
 
-#include "engine/kernels/tuned_simd.h"
+#include "engine/kernels/tuned_rows.h"
 
 namespace rankyard::kernels {
 namespace {
@@ -37,9 +37,21 @@ void scatterAdd(const std::int32_t *index, const void *dx, void *gradient, i64 f
     }
 }
 
+template<typename T, typename G>
+void sumByPosition(const std::int32_t *begin, const std::int32_t *rows, const void *dx, void *gradient,
+                   i64 positions, i64 width, bool accumulate, void *sums)
+{
+    for (i64 p = 0; p < positions; ++p) {
+        std::memset(sums, 0, width * sizeof(AccOf<T>));
+        for (std::int32_t i = begin[p]; i < begin[p + 1]; ++i)
+            columnSum<T>(static_cast<const T *>(dx) + rows[i] * width, width, 1, width, sums);
+        writeGradient<G>(sums, static_cast<G *>(gradient) + p * width, width, accumulate);
+    }
+}
+
 /// Plain loops: the compiler makes wide ones of them (a reduction by omp simd has a fixed order for a given width).
 template<typename G>
-double sumSquares(const void *gradient, i64 count, std::int64_t *nonFinite)
+void sumSquares(const void *gradient, i64 count, double *squares, double *nonFinite)
 {
     const G *g = static_cast<const G *>(gradient);
     constexpr i64 block = 16384;
@@ -58,8 +70,8 @@ double sumSquares(const void *gradient, i64 count, std::int64_t *nonFinite)
         total += part;
         bad += badPart;
     }
-    *nonFinite = bad;
-    return total;
+    *squares += total;
+    *nonFinite += static_cast<double>(bad);
 }
 
 template<typename P, typename G, typename M>

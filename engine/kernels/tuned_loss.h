@@ -60,7 +60,7 @@ AccOf<T> softmaxLossRow(L *logits, i64 vocab, std::int32_t label, bool backward,
 }
 
 template<typename T>
-double softmaxLoss(const SoftmaxLoss &s)
+void softmaxLoss(const SoftmaxLoss &s, double *sum)
 {
     double loss = 0;
     for (i64 r = 0; r < s.rows; ++r) {
@@ -71,7 +71,8 @@ double softmaxLoss(const SoftmaxLoss &s)
             loss += softmaxLossRow<T>(static_cast<T *>(s.logits) + r * s.ld, s.vocab, s.labels[r], s.backward,
                                       static_cast<AccOf<T>>(s.scale));
     }
-    return loss;
+    if (sum)
+        *sum += loss;
 }
 
 template<typename T, typename L>
@@ -117,7 +118,7 @@ void lossGradientRow(L *logits, i64 count, i64 padded, i64 label, AccOf<T> logSu
 }
 
 template<typename T>
-double lossMerge(const ShardedLoss &s)
+void lossMerge(const ShardedLoss &s, double *sum)
 {
     using A = AccOf<T>;
     const A *statistics = static_cast<const A *>(s.statistics);
@@ -149,7 +150,8 @@ double lossMerge(const ShardedLoss &s)
             lossGradientRow<T>(static_cast<T *>(s.logits) + r * s.ld, s.columns, s.padded, label, logSum,
                                scale);
     }
-    return loss;
+    if (sum)
+        *sum += loss;
 }
 
 } // namespace

@@ -38,6 +38,7 @@ constexpr KernelTable makeTable()
         .exponential = exponentialOf<A>,
         .writeGradient = {writeGradient<A>, writeGradient<T>},
         .scatterAdd = {scatterAdd<T, A>, scatterAdd<T, T>},
+        .sumByPosition = {sumByPosition<T, A>, sumByPosition<T, T>},
         .sumSquares = {sumSquares<A>, sumSquares<T>},
         .adam = {adam<T, A, A>, adam<T, T, A>},
     };

@@ -33,13 +33,12 @@ Attention wholeOf(const AttentionShape &s, std::int64_t batch, Storage &qkv)
     return a;
 }
 
-void run(Attention a, void (*kernel)(const Attention &, std::int64_t),
+void run(Attention a, void (*kernel)(const Attention &, std::int64_t, std::int64_t),
          std::int64_t (*scratchOf)(const Attention &))
 {
     ScratchArea scratch(scratchOf(a));
     a.scratch = scratch.data();
-    for (std::int64_t pair = 0; pair < a.sequences * a.kvHeads; ++pair)
-        kernel(a, pair);
+    kernel(a, 0, a.sequences * a.kvHeads);
 }
 
 } // namespace
