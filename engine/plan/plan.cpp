@@ -233,17 +233,25 @@ StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind, std::int32_
 }
 
 /// The programs of a stage, which share its arenas.
-Result<std::vector<StepProgram>> buildStage(const spec::JobSpec &job, std::int32_t stage, PlanDepth depth)
+Result<std::vector<StepProgram>> buildStage(const spec::JobSpec &job, std::int32_t stage, PlanDepth depth,
+                                            const std::stop_token &stop)
 {
+    const auto stopped = [] { return Error::make(Code::Stopped, "planning was stopped"); };
     std::vector<StepProgram> role;
+    if (stop.stop_requested())
+        return stopped();
     role.push_back(buildProgram(job, ProgramKind::Train, stage));
     if (depth == PlanDepth::Ordered)
         return role;
+    if (stop.stop_requested())
+        return stopped();
     role.push_back(buildProgram(job, ProgramKind::Eval, stage));
     placePass(role);
     for (StepProgram &program : role) {
         if (depth != PlanDepth::Checked)
             break;
+        if (stop.stop_requested())
+            return stopped();
         program.digest = digestOf(program);
         RY_TRY(verify(program));
     }
@@ -274,19 +282,36 @@ std::string Plan::digest() const
     return digestOfText(text);
 }
 
-Result<Plan> makePlan(const spec::JobSpec &asked, PlanDepth depth)
+namespace {
+
+/// With what the passes read: fp64 is fp64 throughout.
+spec::JobSpec planned(const spec::JobSpec &asked)
 {
     spec::JobSpec job = asked;
     if (job.precision.compute == DType::F64)
         job.precision.grad = job.precision.master = job.precision.reduce = DType::F64;
+    return job;
+}
+
+} // namespace
+
+Status checkJob(const spec::JobSpec &asked)
+{
+    const spec::JobSpec job = planned(asked);
     RY_TRY(checkFeatures(job));
     RY_TRY(checkCombination(job));
-    RY_TRY(checkShape(job));
+    return checkShape(job);
+}
+
+Result<Plan> makePlan(const spec::JobSpec &asked, PlanDepth depth, const std::stop_token &stop)
+{
+    RY_TRY(checkJob(asked));
+    const spec::JobSpec job = planned(asked);
     Plan plan{job, RankGrid(job.layout), {}};
     std::vector<std::optional<Result<std::vector<StepProgram>>>> stages(
         static_cast<std::size_t>(job.layout.pp));
     inParallel(stages.size(), processorCores(), [&](std::size_t stage, int) {
-        stages[stage] = buildStage(job, static_cast<std::int32_t>(stage), depth);
+        stages[stage] = buildStage(job, static_cast<std::int32_t>(stage), depth, stop);
     });
     for (auto &stage : stages) {
         if (!*stage)

@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,11 @@ enum class PlanDepth : std::uint8_t {
 /// Runs the passes, in this order: units of the stage by its schedule → transfers of the tensor group → rings of the context
 /// group → recomputation → saved inputs elsewhere → gradient buckets and reductions → compression → gradients and parameters in shards → parameter gathers → rings written out → optimizer
 /// tail → dependencies (waits, releases) → placement; then the verifier. Deterministic: equal jobs give equal digests anywhere.
-Result<Plan> makePlan(const spec::JobSpec &job, PlanDepth depth = PlanDepth::Checked);
+/// Code::Stopped soon after `stop` is requested.
+Result<Plan> makePlan(const spec::JobSpec &job, PlanDepth depth = PlanDepth::Checked,
+                      const std::stop_token &stop = {});
+/// What makePlan refuses, without planning: features, combinations, divisibility, sizes.
+Status checkJob(const spec::JobSpec &job);
 
 /// Ranks that share the slices of a bucket with zero.shard, 0 where all replicas do.
 std::int64_t shardRanks(const spec::JobSpec &job);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/predict/closed_memory.h"
+#include "engine/predict/footprint.h"
 #include "engine/predict/verdict_parts.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 namespace rankyard::predict {
 
@@ -66,58 +70,55 @@ std::int64_t islandOf(const Ground &ground)
 
 void addIslands(const Ground &ground, Verdict &verdict)
 {
-    for (const Flow &flow : verdict.flows) {
-        if (flow.group != "tp" || !flow.placed || flow.worst.island)
-            continue;
-        Problem problem{Severity::Warning, "layout.tp", {}, {}};
-        problem.text =
-            "tensor groups leave their fast island and go over " + cluster::textOf(flow.worst.link);
-        const spec::Layout &layout = ground.job.layout;
-        std::int64_t tp = std::min(layout.tp, islandOf(ground));
-        while (tp > 1 && layout.tp % tp != 0)
-            --tp;
-        if (tp < layout.tp) {
-            const std::int64_t dp = layout.dp * (layout.tp / tp);
-            append(problem.fixes,
-                   ifLegal(ground, {set("layout.tp", tp), set("layout.dp", dp)},
-                           "tp " + text(tp) + ", dp " + text(dp)));
-            const std::int64_t pp = layout.pp * (layout.tp / tp);
-            append(problem.fixes,
-                   ifLegal(ground, {set("layout.tp", tp), set("layout.pp", pp)},
-                           "tp " + text(tp) + ", pp " + text(pp)));
-        }
-        verdict.problems.push_back(std::move(problem));
+    const spec::Layout &layout = ground.job.layout;
+    if (layout.tp < 2 || !ground.placed())
+        return;
+    const plan::Group group{0, "tp", {"tp"}, static_cast<std::int32_t>(layout.tp), plan::Pick::All};
+    const auto worst = worstOfKind(ground, plan::RankGrid(layout), group);
+    if (worst.island)
+        return;
+    Problem problem{Severity::Warning, "layout.tp", {}, {}};
+    problem.text = "tensor groups leave their fast island and go over " + cluster::textOf(worst.link);
+    std::int64_t tp = std::min(layout.tp, islandOf(ground));
+    while (tp > 1 && layout.tp % tp != 0)
+        --tp;
+    if (tp < layout.tp) {
+        const std::int64_t dp = layout.dp * (layout.tp / tp);
+        append(problem.fixes,
+               ifLegal(ground, {set("layout.tp", tp), set("layout.dp", dp)},
+                       "tp " + text(tp) + ", dp " + text(dp)));
+        const std::int64_t pp = layout.pp * (layout.tp / tp);
+        append(problem.fixes,
+               ifLegal(ground, {set("layout.tp", tp), set("layout.pp", pp)},
+                       "tp " + text(tp) + ", pp " + text(pp)));
     }
+    verdict.problems.push_back(std::move(problem));
 }
 
-/// Whether the plan with `changes` fits, and how much the worst stage has left.
-struct Trial {
-    bool fits = false;
-    std::int64_t headroom = 0;
-};
-
-Trial tryIt(const Ground &ground, const std::vector<std::string> &changes)
+/// Bytes of the fullest stage with `changes`: by its arenas, or in closed form. None where it cannot run.
+std::optional<double> peakWith(const Ground &ground, const std::vector<std::string> &changes, bool exact)
 {
-    Trial trial;
     const auto job = readDesign(changed(ground.document, changes));
-    if (!job || ground.stopped())
-        return trial;
-    const auto plan = plan::makePlan(*job);
-    if (!plan)
-        return trial;
+    if (!job || !plan::checkJob(*job) || ground.stopped())
+        return std::nullopt;
     const bool gpus = ground.slots.kind() == cluster::DeviceKind::Gpu;
-    std::int64_t worst = 0;
-    for (int rank = 0; rank < plan->grid.world(); ++rank) {
-        if (rank > 0 && plan->grid.role(rank) == plan->grid.role(rank - 1))
-            continue;
-        const auto memory = plan::memoryOf(*plan, rank);
-        const auto host = memory.bytes[static_cast<std::size_t>(plan::MemoryKind::Host)];
-        worst = std::max(worst, memory.peak - (gpus ? host : 0));
+    double worst = 0;
+    if (exact) {
+        const auto stages = footprintOf(*job);
+        if (!stages)
+            return std::nullopt;
+        for (const plan::MemoryReport &stage : *stages) {
+            const auto host = stage.bytes[static_cast<std::size_t>(plan::MemoryKind::Host)];
+            worst = std::max(worst, static_cast<double>(stage.peak - (gpus ? host : 0)));
+        }
+        return worst;
     }
-    const Room room = roomOf(ground, 0);
-    trial.headroom = room.capacity - room.context - worst;
-    trial.fits = room.capacity > 0 && trial.headroom >= 0;
-    return trial;
+    const auto stages = closedStages(*job);
+    if (!stages)
+        return std::nullopt;
+    for (const ClosedMemory &stage : *stages)
+        worst = std::max(worst, stage.peak() + (gpus ? 0 : stage.host));
+    return worst;
 }
 
 /// From the cheapest in time to the dearest: shards cost traffic that hides, recomputation costs up to a third.
@@ -137,24 +138,23 @@ void addMemoryFixes(const Ground &ground, Verdict &verdict, Problem &problem)
         candidates.push_back({{set("batch.micro", 1)}, "micro-batch 1"});
     if (job.layout.dp > 1 && job.recompute.mode != "full")
         candidates.push_back({{set("zero.stage", 3), "recompute.mode=\"full\""}, "ZeRO 3, recompute full"});
-    // Each trial is a plan of its own: for large programs that would take longer than the answer is worth.
-    constexpr std::size_t manyOps = 20'000;
+    // Each exact trial is a plan of its own: for large programs that would take longer than the answer is worth.
+    constexpr std::size_t manyOps = 10'000;
     std::size_t ops = 0;
-    for (const plan::StepProgram &program : verdict.plan->programs)
-        ops += program.ops.size();
+    for (std::size_t i = 0; verdict.depth == Depth::Whole && i < verdict.plan->programs.size(); ++i)
+        ops += verdict.plan->programs[i].ops.size();
+    const bool exact = verdict.depth == Depth::Whole && ops <= manyOps;
+    const Room room = roomOf(ground, 0);
     for (Fix &candidate : candidates) {
-        if (ops > manyOps) {
-            append(problem.fixes, ifLegal(ground, candidate.changes, candidate.words));
+        if (problem.fixes.size() == 3)
+            break;
+        const auto peak = peakWith(ground, candidate.changes, exact);
+        const double left = static_cast<double>(room.capacity - room.context) - peak.value_or(HUGE_VAL);
+        if (room.capacity <= 0 || left < 0)
             continue;
-        }
-        const Trial trial = tryIt(ground, candidate.changes);
-        if (!trial.fits)
-            continue;
-        candidate.words += ": " + formatBytes(static_cast<double>(trial.headroom)) + " left";
+        candidate.words += (exact ? ": " : ": about ") + formatBytes(left) + " left";
         problem.fixes.push_back(std::move(candidate));
     }
-    if (problem.fixes.size() > 3)
-        problem.fixes.resize(3);
 }
 
 void addMemory(const Ground &ground, Verdict &verdict)

@@ -103,7 +103,8 @@ namespace {
 ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory,
                          const Layout &layout, int stage, double layers, double params)
 {
-    const double shards = static_cast<double>(layout.dp) * static_cast<double>(layout.cp);
+    const double shards =
+        layout.shard > 0 ? layout.shard : static_cast<double>(layout.dp) * static_cast<double>(layout.cp);
     const double held = layout.zero >= 1 ? params / shards : params;
     ClosedMemory bytes;
     bytes.params = state.param * (layout.zero >= 3 ? held : params);
@@ -127,25 +128,52 @@ ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const U
     return bytes;
 }
 
+double stageParams(const StateBytes &state, const UnitTimes &unit, const Layout &layout, int stage,
+                   double layers)
+{
+    const bool both = layout.schedule == Schedule::ZeroBubbleV; // the V's ends are on the first stage
+    double params = layers * unit.layerParams;
+    if (layout.pp == 1 || (both && stage == 0))
+        params += unit.embeddingParams + unit.headParams;
+    else if (stage == 0)
+        params += unit.embeddingParams;
+    else if (stage == layout.pp - 1 && !both) // a tied table has a copy on the last stage
+        params += state.tied ? unit.embeddingParams : unit.headParams;
+    return params;
+}
+
 } // namespace
+
+Result<std::vector<ClosedMemory>> closedStages(const spec::JobSpec &job)
+{
+    RY_ASSIGN(UnitMemory memory, unitMemory(job));
+    const double share = job.recompute.ratio.value_or(1.0 / static_cast<double>(job.recompute.every));
+    if (job.recompute.mode != "none" && share < 1) {
+        spec::JobSpec without = job;
+        without.recompute.mode = "none";
+        RY_ASSIGN(const UnitMemory whole, unitMemory(without));
+        memory.kept = share * memory.kept + (1 - share) * whole.kept;
+    }
+    const StateBytes state(job);
+    const UnitTimes unit = unitSizes(shapeOf(job.model), microOf(job));
+    const Layout layout = layoutOf(job);
+    const std::vector<std::int64_t> layers = plan::layersByStage(job);
+    std::vector<ClosedMemory> stages;
+    for (int stage = 0; stage < layout.pp; ++stage) {
+        const auto here = static_cast<double>(layers[static_cast<std::size_t>(stage)]);
+        stages.push_back(stageMemory(state, unit, memory, layout, stage, here,
+                                     stageParams(state, unit, layout, stage, here)));
+    }
+    return stages;
+}
 
 ClosedPeak closedPeak(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory,
                       const Layout &layout, const PeakStages &stages)
 {
-    const double head =
-        state.tied ? unit.embeddingParams : unit.headParams;    // a tied table has a copy on the last stage
-    const bool both = layout.schedule == Schedule::ZeroBubbleV; // the V's ends are on the first stage
     ClosedPeak peak;
     for (const PeakStages::Stage &stage : {stages.first, stages.most, stages.last}) {
-        double params = stage.layers * unit.layerParams;
-        if (layout.pp == 1 || (both && stage.stage == 0))
-            params += unit.embeddingParams + unit.headParams;
-        else if (stage.stage == 0)
-            params += unit.embeddingParams;
-        else if (stage.stage == layout.pp - 1 && !both)
-            params += head;
-        const ClosedMemory bytes =
-            stageMemory(state, unit, memory, layout, stage.stage, stage.layers, params);
+        const ClosedMemory bytes = stageMemory(state, unit, memory, layout, stage.stage, stage.layers,
+                                               stageParams(state, unit, layout, stage.stage, stage.layers));
         if (bytes.peak() > peak.peak())
             peak = {bytes, stage.stage};
     }

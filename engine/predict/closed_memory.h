@@ -4,6 +4,8 @@
 #include "engine/predict/step_time.h"
 #include "engine/spec/job.h"
 
+#include <vector>
+
 /// Peak memory in closed form, for a search that weighs a million layouts a second. What a layer keeps is read off the programs of
 /// one and two layers, once for each way to cut a micro-batch; the rest is arithmetic. footprint.h has the exact bytes.
 namespace rankyard::predict {
@@ -63,6 +65,9 @@ struct ClosedPeak {
 /// The fullest of them. No allocation.
 ClosedPeak closedPeak(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory,
                       const Layout &layout, const PeakStages &stages);
+
+/// Every stage of a job, in order. Where layers differ in what they keep (recompute.every, recompute.ratio) the mean counts.
+Result<std::vector<ClosedMemory>> closedStages(const spec::JobSpec &job);
 
 /// Micro-batches (of all a stage's layers) whose activations a stage holds at once: gpipe m; 1f1b and zb-h1 min(m, p − s);
 /// interleaved ((v − 1)·p + 2·(p − s) − 1) ÷ v (Narayanan et al. 2021); zbv p (Qi et al. 2024).

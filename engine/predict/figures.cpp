@@ -71,7 +71,9 @@ void addMemory(const Verdict &verdict, std::vector<Figure> &figures)
     if (tightest->context > 0)
         peak.inputs.emplace_back("context, communication, headroom",
                                  formatBytes(static_cast<double>(tightest->context)));
-    peak.source = "The step program: the arenas that a worker allocates";
+    peak.source = verdict.depth == Depth::Whole
+        ? "The step program: the arenas that a worker allocates"
+        : "Closed forms of the job's keys; the arenas of the program follow";
     figures.push_back(std::move(peak));
     if (tightest->capacity <= 0)
         return;
@@ -141,9 +143,6 @@ void addFigures(const Ground &ground, Verdict &verdict)
     std::vector<Figure> &figures = verdict.figures;
     if (verdict.time)
         addTimes(ground, verdict);
-    if (!verdict.plan)
-        return;
-    const Work work = workOf(verdict, job);
     addMemory(verdict, figures);
     Figure bubble{"bubble", "Bubble", Measure::Share, verdict.bubble};
     bubble.formula = "time without work, mean over stages / step time";
@@ -155,9 +154,10 @@ void addFigures(const Ground &ground, Verdict &verdict)
                                                              + job.layout.pp - 1),
                                    3)
                           + " %"}};
-    bubble.source = verdict.basis == Basis::Model ? "The time line below"
-                                                  : "The time line below, with operations as time";
-    if (job.layout.pp > 1)
+    bubble.source = !verdict.timeline   ? "Closed form of the step's time"
+        : verdict.basis == Basis::Model ? "The time line below"
+                                        : "The time line below, with operations as time";
+    if (job.layout.pp > 1 && (verdict.timeline || verdict.time))
         figures.push_back(std::move(bubble));
     const double parameters = parametersOf(job);
     Figure size{"parameters", "Parameters", Measure::Count, parameters};
@@ -167,6 +167,9 @@ void addFigures(const Ground &ground, Verdict &verdict)
                    {"vocabulary", text(job.model.vocab)}};
     size.source = "The plan's table of tensors";
     figures.push_back(std::move(size));
+    if (!verdict.plan)
+        return;
+    const Work work = workOf(verdict, job);
     Figure flop{"work", "Work of a step", Measure::Flop, work.hardware};
     flop.formula = "sum over the operations of all ranks; multiply and add count two";
     flop.inputs = {{"model", count(work.model)},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/predict/fixes.h"
 
+#include "engine/plan/plan.h"
+
 #include <algorithm>
 #include <cctype>
 #include <optional>
@@ -96,6 +98,29 @@ std::string wordsOf(const std::string &change)
     return last + " " + value;
 }
 
+/// `document` with the value of `standard` at `path`; without the key where the standard has none.
+Json withDefault(Json document, const Json &standard, const std::string &path)
+{
+    Json *at = &document;
+    const Json *from = &standard;
+    const std::vector<std::string> parts = partsOf(path);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (!at->is_object() || !at->contains(parts[i]))
+            return document;
+        const bool known = from && from->is_object() && from->contains(parts[i]);
+        from = known ? &(*from)[parts[i]] : nullptr;
+        if (i + 1 < parts.size()) {
+            at = &(*at)[parts[i]];
+            continue;
+        }
+        if (from)
+            (*at)[parts[i]] = *from;
+        else
+            at->erase(parts[i]);
+    }
+    return document;
+}
+
 } // namespace
 
 Json changed(Json document, const std::vector<std::string> &changes)
@@ -145,6 +170,32 @@ Problem problemOf(const Error &error, const Json &document)
         problem.fixes.push_back({{change}, wordsOf(change)});
     }
     return problem;
+}
+
+std::vector<Problem> problemsOf(const Json &document)
+{
+    constexpr std::size_t most = 32;
+    static const Json standard = spec::writeJob(spec::JobSpec());
+    std::vector<Problem> problems;
+    Json repaired = document;
+    while (problems.size() < most) {
+        const auto job = readDesign(repaired);
+        const Status legal = job ? plan::checkJob(*job) : Status(job.error());
+        if (legal)
+            break;
+        Problem problem = problemOf(legal.error(), repaired);
+        const bool again = std::any_of(problems.begin(), problems.end(),
+                                       [&](const Problem &known) { return known.path == problem.path; });
+        if (again) // its repair was none: what follows from it is no news
+            break;
+        Json next = problem.fixes.empty() ? withDefault(repaired, standard, problem.path)
+                                          : changed(repaired, problem.fixes.front().changes);
+        problems.push_back(std::move(problem));
+        if (next == repaired)
+            break;
+        repaired = std::move(next);
+    }
+    return problems;
 }
 
 } // namespace rankyard::predict

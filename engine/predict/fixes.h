@@ -38,6 +38,10 @@ Json changed(Json document, const std::vector<std::string> &changes);
 /// which the job no longer has this error. `document` is the job that was read.
 Problem problemOf(const Error &error, const Json &document);
 
+/// Everything that is wrong with a job, not the first only: each error is repaired in a copy, by its first fix or with the key's
+/// default, and the rest is read again. Errors of readDesign, then of plan::checkJob. Empty: the job can be planned.
+std::vector<Problem> problemsOf(const Json &document);
+
 /// readJob for a design: `cluster` may name any cluster, since nothing is started. The error is the first that readJob finds.
 Result<spec::JobSpec> readDesign(const Json &document);
 

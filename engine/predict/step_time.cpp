@@ -170,6 +170,21 @@ void countParams(UnitTimes &unit, const Shape &shape, const Micro &micro)
 
 } // namespace
 
+UnitTimes unitSizes(const Shape &shape, const Micro &micro)
+{
+    const Local local(shape, micro);
+    UnitTimes unit;
+    unit.layers = static_cast<double>(shape.layers);
+    unit.boundaryBytes = local.bytes * local.rows * local.hidden;
+    unit.tp = static_cast<double>(micro.tp);
+    unit.inner = static_cast<double>(micro.tp * micro.cp);
+    unit.ep = static_cast<double>(micro.ep);
+    unit.tokens = local.tokens;
+    if (!micro.frozen)
+        countParams(unit, shape, micro);
+    return unit;
+}
+
 UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micro, Recompute recompute)
 {
     const Calibration &c = cost.constants();
@@ -186,7 +201,7 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
     layer.input += (1 - share) * dense.input + share * sparse.input;
     layer.weight += (1 - share) * dense.weight + share * sparse.weight;
 
-    UnitTimes unit;
+    UnitTimes unit = unitSizes(shape, micro);
     const double host = c.host * kernels;
     const double transfers = tensorSeconds(cost, shape, micro, local);
     const double shown = transfers * (1 - c.hideTensor);
@@ -204,17 +219,8 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
         + segmentSeconds(cost, local, OpKind::BackwardWeight, UnitKind::Embedding, Segment::Lookup,
                          local.tokens);
     unit.head = segmentSeconds(cost, local, OpKind::Forward, UnitKind::Head, Segment::Loss, local.tokens);
-    unit.layers = static_cast<double>(shape.layers);
-    unit.boundaryBytes = local.bytes * local.rows * local.hidden;
-    unit.tp = static_cast<double>(micro.tp);
-    unit.inner = static_cast<double>(micro.tp * micro.cp);
-    unit.ep = static_cast<double>(micro.ep);
-    unit.tokens = local.tokens;
-    countParams(unit, shape, micro);
-    if (micro.frozen) {
+    if (micro.frozen)
         unit.backwardWeight = 0;
-        unit.layerParams = unit.expertParams = unit.embeddingParams = unit.headParams = 0;
-    }
     return unit;
 }
 

@@ -38,6 +38,8 @@ struct UnitTimes {
     double layer() const { return forward + backwardInput + backwardWeight + recompute; }
 };
 UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micro, Recompute recompute);
+/// Its sizes alone, which no device changes; the times are 0.
+UnitTimes unitSizes(const Shape &shape, const Micro &micro);
 
 /// The rest of the layout. Plain.
 struct Layout {

@@ -2,6 +2,7 @@
 #include "engine/predict/verdict.h"
 
 #include "engine/predict/capacity.h"
+#include "engine/predict/closed_memory.h"
 #include "engine/predict/durations.h"
 #include "engine/predict/verdict_parts.h"
 
@@ -26,28 +27,20 @@ const cluster::Device &deviceOf(const Ground &ground, int slot)
 }
 
 /// First rank of each stage: its ranks are alike.
-std::vector<int> stageRanks(const Plan &plan)
+std::vector<int> stageRanks(const plan::RankGrid &grid, std::int64_t stages)
 {
-    std::vector<int> first(at(plan.job.layout.pp), -1);
-    for (int rank = 0; rank < plan.grid.world(); ++rank) {
-        int &known = first[at(plan.grid.role(rank).stage)];
+    std::vector<int> first(at(stages), -1);
+    for (int rank = 0; rank < grid.world(); ++rank) {
+        int &known = first[at(grid.role(rank).stage)];
         if (known < 0)
             known = rank;
     }
     return first;
 }
 
-void addStages(const Ground &ground, const Plan &plan, Verdict &verdict)
+/// Which capacity each stage has, and what of it is kept back.
+void addRoom(const Ground &ground, const plan::RankGrid &grid, Verdict &verdict)
 {
-    for (const int rank : stageRanks(plan)) {
-        StageMemory memory;
-        memory.stage = plan.grid.role(rank).stage;
-        memory.rank = rank;
-        memory.report = plan::memoryOf(plan, rank);
-        verdict.stages.push_back(std::move(memory));
-    }
-    std::sort(verdict.stages.begin(), verdict.stages.end(),
-              [](const auto &a, const auto &b) { return a.stage < b.stage; });
     const bool gpus = ground.slots.kind() == cluster::DeviceKind::Gpu;
     for (StageMemory &memory : verdict.stages) {
         memory.used = memory.report.peak;
@@ -56,12 +49,12 @@ void addStages(const Ground &ground, const Plan &plan, Verdict &verdict)
     }
     // Every rank counts: nodes of two kinds give two capacities. Equal nodes are looked at once.
     std::map<std::pair<int, int>, Room> rooms;
-    for (int rank = 0; ground.placed() && rank < plan.grid.world(); ++rank) {
+    for (int rank = 0; ground.placed() && rank < grid.world(); ++rank) {
         const auto place = ground.slots.place(rank);
         const auto [known, fresh] = rooms.try_emplace({place.type, gpus ? place.device : place.node});
         if (fresh)
             known->second = roomOf(ground, rank);
-        StageMemory &memory = verdict.stages[at(plan.grid.role(rank).stage)];
+        StageMemory &memory = verdict.stages[at(grid.role(rank).stage)];
         if (memory.capacity == 0 || known->second.capacity < memory.capacity) {
             memory.capacity = known->second.capacity;
             memory.context = known->second.context;
@@ -71,16 +64,52 @@ void addStages(const Ground &ground, const Plan &plan, Verdict &verdict)
         memory.used += memory.context;
 }
 
-/// The worst link over all groups of one kind.
-cluster::Slots::Worst worstOfKind(const Ground &ground, const Plan &plan, const plan::Group &group)
+plan::MemoryReport reportOf(const ClosedMemory &closed)
+{
+    using plan::MemoryKind;
+    plan::MemoryReport report;
+    for (const auto &[kind, bytes] : {std::pair{MemoryKind::Params, closed.params},
+                                      {MemoryKind::Grads, closed.grads},
+                                      {MemoryKind::Optimizer, closed.optimizer},
+                                      {MemoryKind::Activations, closed.activations},
+                                      {MemoryKind::Gathered, closed.gathered},
+                                      {MemoryKind::Buckets, closed.buckets},
+                                      {MemoryKind::Workspace, closed.workspace},
+                                      {MemoryKind::Host, closed.host}}) {
+        const std::int64_t whole = std::llround(bytes);
+        report.bytes[static_cast<std::size_t>(kind)] = whole;
+        report.peak += whole;
+    }
+    return report;
+}
+
+/// `reports` by stage.
+void addStages(const Ground &ground, std::vector<plan::MemoryReport> reports, Verdict &verdict)
+{
+    const plan::RankGrid grid(ground.job.layout);
+    const std::vector<int> ranks = stageRanks(grid, ground.job.layout.pp);
+    verdict.stages.clear();
+    for (std::size_t stage = 0; stage < reports.size(); ++stage) {
+        StageMemory memory;
+        memory.stage = static_cast<int>(stage);
+        memory.rank = ranks[stage];
+        memory.report = std::move(reports[stage]);
+        verdict.stages.push_back(std::move(memory));
+    }
+    addRoom(ground, grid, verdict);
+}
+
+} // namespace
+
+cluster::Slots::Worst worstOfKind(const Ground &ground, const plan::RankGrid &grid, const plan::Group &group)
 {
     cluster::Slots::Worst worst;
     bool first = true;
-    std::vector<bool> seen(at(plan.grid.world()), false);
-    for (int rank = 0; rank < plan.grid.world(); ++rank) {
+    std::vector<bool> seen(at(grid.world()), false);
+    for (int rank = 0; rank < grid.world(); ++rank) {
         if (seen[at(rank)])
             continue;
-        const std::vector<int> members = plan.grid.members(rank, group);
+        const std::vector<int> members = grid.members(rank, group);
         for (const int member : members)
             seen[at(member)] = true;
         if (members.size() < 2)
@@ -96,6 +125,8 @@ cluster::Slots::Worst worstOfKind(const Ground &ground, const Plan &plan, const 
     }
     return worst;
 }
+
+namespace {
 
 void addFlows(const Ground &ground, const Plan &plan, Verdict &verdict)
 {
@@ -115,7 +146,7 @@ void addFlows(const Ground &ground, const Plan &plan, Verdict &verdict)
             found->second.size = group.size;
             found->second.placed = ground.placed();
             if (ground.placed())
-                found->second.worst = worstOfKind(ground, plan, group);
+                found->second.worst = worstOfKind(ground, plan.grid, group);
         }
         if (ground.stopped())
             return;
@@ -221,42 +252,14 @@ Room roomOf(const Ground &ground, int slot)
     return {static_cast<std::int64_t>(node.hostBytes() / ranks), 0};
 }
 
-Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const Json &document,
-              const Options &options)
+namespace {
+
+/// What follows from the parts that are there: answer, figures, problems, notes.
+void conclude(const Ground &ground, Depth depth, Verdict &verdict)
 {
-    Verdict verdict;
-    Ground ground{job, cluster, cluster::Slots(cluster), document, options};
-    ground.cost = costOf(job, cluster);
-    if (ground.cost) {
-        verdict.basis = Basis::Model;
-        verdict.time = jobTime(*ground.cost, job);
-    }
-    if (options.early && verdict.time) {
-        Verdict early = verdict;
-        early.early = true;
-        early.answer = Verdict::Answer::NotKnown;
-        addFigures(ground, early);
-        options.early(std::move(early));
-    }
-    auto made = plan::makePlan(job);
-    if (ground.stopped()) {
-        verdict.stopped = true;
-        return verdict;
-    }
-    if (!made) {
-        verdict.problems.push_back(problemOf(made.error(), document));
-        return verdict;
-    }
-    const auto plan = std::make_shared<const Plan>(std::move(made).value());
-    verdict.plan = plan;
-    addStages(ground, *plan, verdict);
-    addFlows(ground, *plan, verdict);
-    if (!ground.stopped())
-        addTimes(ground, *plan, verdict);
-    if (ground.stopped()) {
-        verdict.stopped = true;
-        return verdict;
-    }
+    verdict.depth = depth;
+    verdict.figures.clear();
+    verdict.problems.clear();
     verdict.answer = ground.placed() ? Verdict::Answer::Fits : Verdict::Answer::DoesNotFit;
     for (const StageMemory &stage : verdict.stages) {
         if (!ground.placed())
@@ -270,7 +273,75 @@ Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const J
     }
     addFigures(ground, verdict);
     addAdvice(ground, verdict);
-    addNotes(ground, verdict);
+}
+
+/// Stages, time and bubble without a program.
+Status addClosed(const Ground &ground, Verdict &verdict)
+{
+    RY_TRY(plan::checkJob(ground.job));
+    RY_ASSIGN(const auto stages, closedStages(ground.job));
+    std::vector<plan::MemoryReport> reports;
+    for (const ClosedMemory &stage : stages)
+        reports.push_back(reportOf(stage));
+    addStages(ground, std::move(reports), verdict);
+    if (ground.cost) {
+        verdict.basis = Basis::Model;
+        verdict.time = jobTime(*ground.cost, ground.job);
+        verdict.bubble = verdict.time->step.bubbleShare();
+    }
+    return {};
+}
+
+/// The program's transfers and time line. Its memory waits for the arenas, which take several times as long.
+Status addProgram(const Ground &ground, Verdict &verdict)
+{
+    RY_ASSIGN(auto made, plan::makePlan(ground.job, plan::PlanDepth::Ordered, ground.options.stop));
+    const auto plan = std::make_shared<const Plan>(std::move(made));
+    verdict.plan = plan;
+    addFlows(ground, *plan, verdict);
+    if (!ground.stopped())
+        addTimes(ground, *plan, verdict);
+    return {};
+}
+
+Status addArenas(const Ground &ground, Verdict &verdict)
+{
+    RY_ASSIGN(const auto plan, plan::makePlan(ground.job, plan::PlanDepth::Placed, ground.options.stop));
+    std::vector<plan::MemoryReport> reports;
+    for (std::int32_t stage = 0; stage < ground.job.layout.pp; ++stage)
+        reports.push_back(plan::memoryOf(plan, plan::Role{stage}));
+    addStages(ground, std::move(reports), verdict);
+    return {};
+}
+
+} // namespace
+
+Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const Json &document,
+              const Options &options)
+{
+    Verdict verdict;
+    Ground ground{job, cluster, cluster::Slots(cluster), document, options};
+    ground.cost = costOf(job, cluster);
+    const std::pair<Depth, Status (*)(const Ground &, Verdict &)> parts[] = {
+        {Depth::Closed, addClosed}, {Depth::Timed, addProgram}, {Depth::Whole, addArenas}};
+    for (const auto &[depth, add] : parts) {
+        const Status added = add(ground, verdict);
+        if (ground.stopped()) {
+            verdict.stopped = true;
+            return verdict;
+        }
+        if (!added) {
+            verdict.answer = Verdict::Answer::Illegal;
+            verdict.depth = Depth::Whole;
+            verdict.problems = {problemOf(added.error(), document)};
+            return verdict;
+        }
+        conclude(ground, depth, verdict);
+        if (depth == Depth::Closed)
+            addNotes(ground, verdict);
+        if (depth != Depth::Whole && options.early)
+            options.early(verdict);
+    }
     return verdict;
 }
 

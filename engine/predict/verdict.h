@@ -63,6 +63,13 @@ struct Flow {
     double exposed = 0; ///< the part in which computation waits for them
 };
 
+/// How far a verdict is: judge() tells each as soon as it has it.
+enum class Depth {
+    Closed, ///< memory, time and problems from closed forms: milliseconds
+    Timed,  ///< and the program's time line and transfers
+    Whole,  ///< and the arenas of its ranks: exact memory
+};
+
 struct Verdict {
     enum class Answer {
         Illegal,    ///< cannot run: problems say why
@@ -77,25 +84,27 @@ struct Verdict {
     std::vector<Flow> flows;
     double bubble = 0;           ///< share of the step, mean over stages
     std::optional<JobTime> time; ///< in closed form; none with Basis::Shares
-    bool early = false;          ///< closed forms alone: the program is still being planned
+    Depth depth = Depth::Whole;
     std::vector<Figure> figures; ///< headline numbers in order
     std::vector<Problem> problems;
     std::vector<std::string> notes;
-    std::shared_ptr<const plan::Plan> plan; ///< null when Illegal
+    std::shared_ptr<const plan::Plan>
+        plan; ///< PlanDepth::Ordered; null when Illegal, and before Depth::Timed
     std::optional<plan::Timeline> timeline; ///< nanoseconds; with Basis::Shares operations
 
+    bool isEarly() const { return depth != Depth::Whole; }
     const Figure *figure(std::string_view key) const;
 };
 
 struct Options {
     double targetTokens = 300e9; ///< that a training is to see, for its days
     std::stop_token stop{};      ///< looked at between the parts of the work
-    /// Called with what closed forms know, before the program is planned.
+    /// Called with Depth::Closed, then with Depth::Timed.
     std::function<void(Verdict)> early{};
 };
 
-/// Plans the job, places its ranks on the cluster's slots in order, and adds up. `document` is the job as written, for fixes.
-/// Never throws; takes as long as makePlan and simulate do. Any thread.
+/// Weighs the job in closed form, then plans it, places its ranks on the cluster's slots in order, and adds up. `document` is the
+/// job as written, for fixes. Never throws; takes as long as makePlan and simulate do. Any thread.
 Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const Json &document,
               const Options &options = {});
 

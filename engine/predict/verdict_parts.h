@@ -19,6 +19,9 @@ struct Ground {
     bool stopped() const { return options.stop.stop_requested(); }
 };
 
+/// The worst link over all groups of one kind.
+cluster::Slots::Worst worstOfKind(const Ground &ground, const plan::RankGrid &grid, const plan::Group &group);
+
 /// Bytes of a slot's device, and what the driver takes of them. On a node without GPUs: its memory over the ranks on it.
 struct Room {
     std::int64_t capacity = 0;

@@ -416,18 +416,15 @@ void DesignPage::ask()
     m_search->setDesign(job ? std::optional(*job) : std::nullopt, cluster);
     if (!job || !cluster) {
         m_runner->cancel();
-        predict::Problem problem;
-        if (!job) {
-            problem = predict::problemOf(job.error(), m_document->json());
-        } else {
-            problem.path = "cluster";
-            problem.text = m_form->cluster()->error().toStdString();
-        }
+        std::vector<predict::Problem> problems = predict::problemsOf(m_document->json());
+        if (!cluster)
+            problems.push_back(
+                {predict::Severity::Error, "cluster", m_form->cluster()->error().toStdString(), {}});
         m_verdict.reset();
         m_timeline->setVerdict(nullptr);
         m_legend->setKinds({});
-        m_panel->setProblem(problem);
-        m_form->setProblems({problem});
+        m_form->setProblems(problems);
+        m_panel->setProblems(std::move(problems));
         compareNow();
         emit ready();
         return;
@@ -439,15 +436,15 @@ void DesignPage::ask()
 void DesignPage::take(const std::shared_ptr<const predict::Verdict> &verdict)
 {
     const auto &cluster = m_form->cluster()->cluster();
-    if (verdict->early) {
-        m_panel->setEarly(*verdict);
-        return;
-    }
-    m_verdict = verdict;
     m_panel->setVerdict(verdict, cluster && cluster->gpus() > 0 ? tr("GPU") : tr("rank"));
     m_form->setProblems(verdict->problems);
-    m_timeline->setVerdict(verdict);
-    setDrawer(drawer()); // with the legend of the new step
+    if (verdict->depth != predict::Depth::Closed) {
+        m_timeline->setVerdict(verdict);
+        setDrawer(drawer()); // with the legend of the new step
+    }
+    if (verdict->isEarly())
+        return;
+    m_verdict = verdict;
     compareNow();
     keepDraft();
     emit ready();

@@ -41,6 +41,11 @@ void StepTimeline::setVerdict(std::shared_ptr<const predict::Verdict> verdict)
     const double before =
         m_verdict && m_verdict->timeline ? static_cast<double>(m_verdict->timeline->stepNs) : 0;
     const bool fitted = m_begin <= 0 && m_end >= before;
+    if (verdict && m_verdict && verdict->plan
+        && verdict->plan == m_verdict->plan) { // the same step, with more known
+        m_verdict = std::move(verdict);
+        return;
+    }
     m_verdict = std::move(verdict);
     build();
     m_current = {};

@@ -16,6 +16,7 @@
 #include <QVBoxLayout>
 
 #include <cmath>
+#include <utility>
 
 namespace rankyard::ui {
 
@@ -54,6 +55,23 @@ QString nameOfGroup(const std::string &group)
             return name;
     }
     return QString::fromStdString(group);
+}
+
+} // namespace
+
+namespace {
+
+/// A verdict in closed form with what only a program tells, as it was before.
+std::shared_ptr<const predict::Verdict> withRest(const predict::Verdict &closed,
+                                                 const predict::Verdict &before)
+{
+    predict::Verdict merged = closed;
+    merged.flows = before.flows;
+    for (const predict::Figure &old : before.figures) {
+        if (old.key == "work" && !merged.figure(old.key))
+            merged.figures.push_back(old);
+    }
+    return std::make_shared<const predict::Verdict>(std::move(merged));
 }
 
 } // namespace
@@ -166,15 +184,14 @@ QLabel *VerdictPanel::heading(const QString &text)
 
 void VerdictPanel::setVerdict(std::shared_ptr<const predict::Verdict> verdict, const QString &device)
 {
-    m_verdict = std::move(verdict);
+    const auto before = std::exchange(m_verdict, std::move(verdict));
+    if (before && m_verdict && m_verdict->depth == predict::Depth::Closed)
+        m_verdict = withRest(*m_verdict, *before);
     using Answer = predict::Verdict::Answer;
     QString aside;
     if (!m_verdict) {
         m_headline->setText(tr("Nothing is designed yet"));
         setTone(m_headline, "");
-    } else if (m_verdict->early) {
-        m_headline->setText(tr("Planning"));
-        setTone(m_headline, "muted");
     } else if (m_verdict->answer == Answer::Fits) {
         m_headline->setText(tr("Fits"));
         setTone(m_headline, "good");
@@ -212,32 +229,10 @@ void VerdictPanel::setVerdict(std::shared_ptr<const predict::Verdict> verdict, c
     fillNotes();
 }
 
-void VerdictPanel::setEarly(const predict::Verdict &early)
-{
-    predict::Verdict merged = m_verdict ? *m_verdict : early;
-    if (m_verdict) {
-        std::vector<predict::Figure> figures = early.figures;
-        for (const predict::Figure &old : m_verdict->figures) {
-            if (!early.figure(old.key))
-                figures.push_back(old);
-        }
-        merged.figures = std::move(figures);
-        if (merged.answer == predict::Verdict::Answer::Illegal) {
-            merged.early = true;
-            merged.problems.clear();
-        }
-    }
-    m_verdict = std::make_shared<const predict::Verdict>(std::move(merged));
-    if (m_verdict->early)
-        setVerdict(m_verdict, tr("GPU"));
-    else
-        fillFigures();
-}
-
-void VerdictPanel::setProblem(const predict::Problem &problem)
+void VerdictPanel::setProblems(std::vector<predict::Problem> problems)
 {
     auto verdict = std::make_shared<predict::Verdict>();
-    verdict->problems = {problem};
+    verdict->problems = std::move(problems);
     setVerdict(std::move(verdict), tr("GPU"));
 }
 

@@ -23,12 +23,11 @@ class VerdictPanel : public QScrollArea
 public:
     explicit VerdictPanel(QWidget *parent = nullptr);
 
-    /// Null: nothing is known. `device`: what a rank runs on, "GPU" or "rank".
+    /// Null: nothing is known. `device`: what a rank runs on, "GPU" or "rank". What an early verdict does not know yet stays as
+    /// it was.
     void setVerdict(std::shared_ptr<const predict::Verdict> verdict, const QString &device);
-    /// Figures that are known before the rest: the others stay as they were.
-    void setEarly(const predict::Verdict &early);
-    /// A job that cannot be read.
-    void setProblem(const predict::Problem &problem);
+    /// Of a job that cannot be planned.
+    void setProblems(std::vector<predict::Problem> problems);
     void setBusy(bool busy);
     MemoryBars *bars() const { return m_bars; }
     QString headline() const;

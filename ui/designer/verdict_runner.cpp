@@ -94,7 +94,7 @@ void VerdictRunner::answer(std::uint64_t number, std::shared_ptr<const predict::
     // Stale: somebody has asked again since, or has cancelled.
     if (number != m_asked || m_answered == m_asked || verdict->stopped)
         return;
-    const bool whole = !verdict->early;
+    const bool whole = !verdict->isEarly();
     if (whole)
         m_answered = number;
     emit judged(std::move(verdict));

@@ -161,3 +161,28 @@ TEST(ModelPresets, ReadConfigs)
     ASSERT_FALSE(wrong);
     EXPECT_NE(wrong.error().text().find("n_layer"), std::string::npos);
 }
+
+// A job with four faults shows all of them (5 tensor ranks do not divide the heads), each with its way out; what is right stays as it was.
+TEST(Fixes, EveryErrorOfAJobIsFound)
+{
+    spec::JobSpec standard;
+    standard.data.train = "corpus";
+    const Json document =
+        changed(Json(spec::writeJob(standard)),
+                {"layout.tp=5", "precision.compute=\"bf17\"", "zero.stage=7", "model.depth=3"});
+    const std::vector<Problem> problems = problemsOf(document);
+    std::vector<std::string> paths;
+    for (const Problem &problem : problems)
+        paths.push_back(problem.path);
+    std::sort(paths.begin(), paths.end());
+    EXPECT_EQ(paths,
+              (std::vector<std::string>{"model.depth", "model.heads", "precision.compute", "zero.stage"}));
+    EXPECT_TRUE(problemsOf(Json(spec::writeJob(standard))).empty());
+    // Errors that only the planner sees are among them.
+    const auto both =
+        problemsOf(changed(Json(spec::writeJob(standard)), {"layout.pp=4", "layout.virtual=3"}));
+    EXPECT_FALSE(both.empty());
+    // No document makes it run in circles.
+    EXPECT_FALSE(problemsOf(Json::array()).empty());
+    EXPECT_FALSE(problemsOf(Json{{"model", 3}, {"layout", "x"}}).empty());
+}

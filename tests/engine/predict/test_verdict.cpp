@@ -98,20 +98,99 @@ TEST(Verdict, ClosedFormsComeFirst)
 {
     spec::JobSpec job;
     job.data.train = "corpus";
-    int calls = 0;
+    std::vector<Depth> told;
     Options options;
     options.early = [&](const Verdict &early) {
-        ++calls;
-        EXPECT_TRUE(early.early);
-        EXPECT_FALSE(early.plan);
+        told.push_back(early.depth);
+        EXPECT_TRUE(early.isEarly());
+        EXPECT_EQ(early.plan != nullptr, early.depth == Depth::Timed);
+        EXPECT_EQ(early.timeline.has_value(), early.depth == Depth::Timed);
+        EXPECT_EQ(early.answer, Verdict::Answer::Fits);
         EXPECT_TRUE(early.figure("step"));
-        EXPECT_FALSE(early.figure("peak"));
+        EXPECT_TRUE(early.figure("peak"));
     };
     const Verdict whole =
         judge(job, cluster::openCluster("dgx-a100-80").value(), Json(spec::writeJob(job)), options);
-    EXPECT_EQ(calls, 1);
-    EXPECT_FALSE(whole.early);
-    EXPECT_TRUE(whole.figure("peak"));
+    EXPECT_EQ(told, (std::vector<Depth>{Depth::Closed, Depth::Timed}));
+    EXPECT_FALSE(whole.isEarly());
+}
+
+// What closed forms say of each stage is what its arenas take: parameters, gradients and optimizer to the padding of shards and
+// arenas, all together to a few per cent.
+TEST(Verdict, ClosedMemoryIsNearTheArenas)
+{
+    struct Case {
+        std::vector<std::string> changes;
+        double tolerance;
+    };
+    const std::vector<std::string> large = {"model.layers=24",   "model.hidden=1024",
+                                            "model.heads=16",    "model.kv_heads=16",
+                                            "model.ffn=4096",    "model.seq=1024",
+                                            "model.vocab=32000", "batch.micro=2",
+                                            "batch.global=64",   "precision.compute=\"bf16\""};
+    const Case cases[] = {
+        {{"layout.dp=4"}, 0.02},
+        {{"layout.dp=2", "layout.tp=4"}, 0.02},
+        {{"layout.dp=2", "layout.tp=2", "layout.pp=2"}, 0.03},
+        {{"layout.dp=2", "layout.pp=3", "batch.global=60"}, 0.03},
+        {{"layout.dp=2", "layout.pp=4", "recompute.mode=\"full\""}, 0.03},
+        {{"layout.dp=4", "recompute.mode=\"full\"", "recompute.every=3"}, 0.03},
+        {{"layout.dp=4", "zero.stage=0"}, 0.02},
+    };
+    for (const Case &one : cases) {
+        std::vector<std::string> changes = large;
+        changes.insert(changes.end(), one.changes.begin(), one.changes.end());
+        spec::JobSpec standard;
+        standard.data.train = "corpus";
+        const Json document = changed(Json(spec::writeJob(standard)), changes);
+        const auto job = readDesign(document);
+        ASSERT_TRUE(job) << job.error().text();
+        std::vector<StageMemory> closed;
+        Options options;
+        options.early = [&](const Verdict &early) {
+            if (early.depth == Depth::Closed)
+                closed = early.stages;
+        };
+        const Verdict whole = judge(*job, cluster::openCluster("dgx-a100-80 x 2").value(), document, options);
+        ASSERT_EQ(closed.size(), whole.stages.size());
+        for (std::size_t i = 0; i < closed.size(); ++i) {
+            const auto exact = static_cast<double>(whole.stages[i].report.peak);
+            EXPECT_NEAR(static_cast<double>(closed[i].report.peak) / exact, 1, one.tolerance)
+                << "stage " << i << dumpJson(Json(one.changes));
+            EXPECT_EQ(closed[i].capacity, whole.stages[i].capacity);
+            EXPECT_EQ(closed[i].context, whole.stages[i].context);
+            for (const auto kind :
+                 {plan::MemoryKind::Params, plan::MemoryKind::Grads, plan::MemoryKind::Optimizer}) {
+                const auto k = static_cast<std::size_t>(kind);
+                EXPECT_NEAR(static_cast<double>(closed[i].report.bytes[k]),
+                            static_cast<double>(whole.stages[i].report.bytes[k]), 0.01 * exact)
+                    << plan::nameOf(kind) << " of stage " << i << dumpJson(Json(one.changes));
+            }
+        }
+    }
+}
+
+// Stopped between the parts: nothing of an older answer is worked out any further.
+TEST(Verdict, StopsAfterTheClosedForms)
+{
+    spec::JobSpec job;
+    job.data.train = "corpus";
+    std::stop_source stop;
+    Options options;
+    options.stop = stop.get_token();
+    int told = 0;
+    options.early = [&](const Verdict &) {
+        ++told;
+        stop.request_stop();
+    };
+    const Verdict verdict =
+        judge(job, cluster::openCluster("dgx-a100-80").value(), Json(spec::writeJob(job)), options);
+    EXPECT_TRUE(verdict.stopped);
+    EXPECT_EQ(told, 1);
+    EXPECT_FALSE(verdict.plan);
+    const auto plan = plan::makePlan(job, plan::PlanDepth::Placed, stop.get_token());
+    ASSERT_FALSE(plan);
+    EXPECT_EQ(plan.error().code, Code::Stopped);
 }
 
 TEST(Verdict, GroupsAndTheirWorstLinks)
