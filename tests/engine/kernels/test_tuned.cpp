@@ -380,4 +380,4 @@ TEST_P(Tuned, Exponential)
     EXPECT_TRUE(std::isnan(results[5]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, Tuned, testing::ValuesIn(allCases()), caseName);
+INSTANTIATE_TEST_SUITE_P(Isas, Tuned, testing::ValuesIn(casesUnderTest()), caseName);

@@ -14,17 +14,10 @@ struct Case {
     DType type;
 };
 
-inline std::vector<Case> allCases()
-{
-    std::vector<Case> cases;
-    for (const Isa isa : {Isa::Baseline, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16}) {
-        if (isa <= detectIsa()) {
-            for (const DType type : {DType::F32, DType::F64, DType::BF16, DType::F16})
-                cases.push_back({isa, type});
-        }
-    }
-    return cases;
-}
+/// What a binary tests: the CPU's kernels by instruction set (cases.cpp), or a GPU's (tests/engine/cuda/cases.cpp), whose `isa`
+/// says nothing.
+std::vector<Case> casesUnderTest();
+const IsaTables &tablesUnderTest(Isa isa);
 
 class Tuned : public testing::TestWithParam<Case>
 {
@@ -33,7 +26,7 @@ protected:
     DType acc() const { return type() == DType::F64 ? DType::F64 : DType::F32; }
     const KernelTable &table() const
     {
-        const IsaTables &tables = tablesFor(GetParam().isa);
+        const IsaTables &tables = tablesUnderTest(GetParam().isa);
         switch (type()) {
         case DType::F32:
             return tables.f32;
