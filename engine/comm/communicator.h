@@ -28,6 +28,11 @@ struct Figures {
     std::int64_t moved = 0;
 };
 
+/// Bytes that a rank sends in a ring (Thakur et al. 2005): of an all-reduce, and of a reduce-scatter or all-gather of `payload`
+/// bytes in all.
+std::int64_t ringAllReduceBytes(std::int64_t payload, std::int64_t ranks);
+std::int64_t ringSliceBytes(std::int64_t payload, std::int64_t ranks);
+
 /// An operation that was started: a number, nothing to release. 0 is no operation.
 struct Ticket {
     /// Collectives: from 1, equal on all members for the same operation. Send and receive: their own count,

@@ -19,14 +19,21 @@ std::string describe(const Descriptor &descriptor)
         + rankyard::nameOf(descriptor.type) + (descriptor.op == ReduceOp::Max ? " (max)" : "");
 }
 
-/// Ring formulas (Thakur et al. 2005).
 std::int64_t wireBytes(Verb verb, std::int64_t payload, std::int64_t n)
 {
-    const std::int64_t once = payload * (n - 1) / n;
-    return verb == Verb::AllReduce ? 2 * payload * (n - 1) / n : once;
+    return verb == Verb::AllReduce ? ringAllReduceBytes(payload, n) : ringSliceBytes(payload, n);
 }
 
 } // namespace
+
+std::int64_t ringAllReduceBytes(std::int64_t payload, std::int64_t ranks)
+{
+    return 2 * payload * (ranks - 1) / ranks;
+}
+std::int64_t ringSliceBytes(std::int64_t payload, std::int64_t ranks)
+{
+    return payload * (ranks - 1) / ranks;
+}
 
 HostCommunicator::HostCommunicator(HostGroup group)
     : m_group(std::move(group)),

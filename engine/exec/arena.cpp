@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/exec/arena.h"
 
+#include "engine/exec/device.h"
+#include "engine/exec/elements.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -199,13 +202,9 @@ MemoryBudget memoryBudget()
 
 namespace {
 
-Status checkBudget(std::int64_t needed, const plan::Plan &plan, int rank)
+Error tooMuch(std::int64_t needed, std::int64_t left, const std::string &limit, const plan::Plan &plan,
+              int rank)
 {
-    const MemoryBudget budget = memoryBudget();
-    const bool byCgroup = budget.cgroupLeft >= 0 && budget.cgroupLeft < budget.available;
-    const std::int64_t left = byCgroup ? budget.cgroupLeft : budget.available;
-    if (needed <= left)
-        return {};
     const plan::MemoryReport report = plan::memoryOf(plan, rank);
     std::size_t largest = 0;
     for (std::size_t kind = 0; kind < report.bytes.size(); ++kind)
@@ -215,27 +214,39 @@ Status checkBudget(std::int64_t needed, const plan::Plan &plan, int rank)
         .withFound(formatBytes(static_cast<double>(needed)) + ", of it "
                    + formatBytes(static_cast<double>(report.bytes[largest])) + " "
                    + plan::nameOf(static_cast<plan::MemoryKind>(largest)))
-        .withExpected("at most " + formatBytes(static_cast<double>(left))
-                      + (byCgroup ? " (limit of " + budget.cgroup + ")" : " (free memory)"))
+        .withExpected("at most " + formatBytes(static_cast<double>(left)) + " (" + limit + ")")
         .withHint("A smaller micro-batch, more ranks with ZeRO, or a smaller model needs less");
+}
+
+Status checkBudget(std::int64_t needed, const plan::Plan &plan, int rank)
+{
+    const MemoryBudget budget = memoryBudget();
+    const bool byCgroup = budget.cgroupLeft >= 0 && budget.cgroupLeft < budget.available;
+    const std::int64_t left = byCgroup ? budget.cgroupLeft : budget.available;
+    if (needed <= left)
+        return {};
+    return tooMuch(needed, left, byCgroup ? "limit of " + budget.cgroup : "free memory", plan, rank);
 }
 
 } // namespace
 
 Result<Arenas> Arenas::make(const plan::Plan &plan, int rank, const std::vector<BootstrapArena> &shared,
-                            bool checkFit)
+                            bool checkFit, DeviceMemory *device)
 {
     Arenas arenas;
     const std::vector<plan::Arena> &own = plan.program(plan::ProgramKind::Train, rank).arenas;
-    std::int64_t needed = 0;
+    std::int64_t onHost = 0, onDevice = 0;
     for (const plan::Arena &arena : own)
-        needed += arena.disk ? 0 : arena.bytes;
+        (device && arena.kind != plan::MemoryKind::Host ? onDevice : onHost) += arena.disk ? 0 : arena.bytes;
     if (checkFit)
-        RY_TRY(checkBudget(needed, plan, rank));
+        RY_TRY(checkBudget(onHost, plan, rank));
+    if (device && onDevice > device->freeBytes())
+        return tooMuch(onDevice, device->freeBytes(), "free memory of the device", plan, rank);
+    arenas.m_device = device;
     arenas.m_grid = plan.grid;
     arenas.m_rank = rank;
     arenas.m_base.resize(own.size());
-    for (const BootstrapArena &entry : shared) {
+    for (const BootstrapArena &entry : device ? std::vector<BootstrapArena>() : shared) {
         const std::vector<plan::Arena> &theirs = plan.program(plan::ProgramKind::Train, entry.rank).arenas;
         if (entry.arena < 0 || static_cast<std::size_t>(entry.arena) >= theirs.size())
             return Error::make(Code::Internal, "a shared arena that the plan does not have")
@@ -263,6 +274,13 @@ Result<Arenas> Arenas::make(const plan::Plan &plan, int rank, const std::vector<
             arenas.m_mappings.push_back(std::move(onDisk));
             continue;
         }
+        const bool host = arena.kind == plan::MemoryKind::Host;
+        if (device && (!host || plan.job.offload.pin)) {
+            RY_ASSIGN(auto memory, device->allocate(arena.bytes, host));
+            base = memory.get();
+            arenas.m_deviceMemory.push_back(std::move(memory));
+            continue;
+        }
         RY_ASSIGN(Mapping mapping, Mapping::make(-1, arena.bytes, name));
         RY_TRY(mapping.touch(name));
         base = mapping.data();
@@ -278,6 +296,51 @@ std::byte *Arenas::address(const plan::StepProgram &program, plan::BufferId id) 
         ? 0
         : m_grid.indexIn(m_rank, program.groups[static_cast<std::size_t>(buffer.sliceGroup)]);
     return base(buffer.arena) + plan::offsetOf(program, id, slice);
+}
+
+Status Arenas::read(void *to, const std::byte *from, std::int64_t bytes) const
+{
+    if (m_device)
+        return m_device->copy(to, from, bytes);
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    return {};
+}
+
+Status Arenas::write(std::byte *to, const void *from, std::int64_t bytes) const
+{
+    if (m_device)
+        return m_device->copy(to, from, bytes);
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    return {};
+}
+
+Status Arenas::readElements(const plan::StepProgram &program, plan::BufferId id, std::int64_t at,
+                            double *values, std::int64_t count) const
+{
+    const DType type = program.buffer(id).dtype;
+    const auto size = static_cast<std::int64_t>(bytesOf(type));
+    if (!m_device) {
+        loadElements(type, address(program, id), at, values, count);
+        return {};
+    }
+    std::vector<std::byte> raw(static_cast<std::size_t>(count * size));
+    RY_TRY(read(raw.data(), address(program, id) + at * size, count * size));
+    loadElements(type, raw.data(), 0, values, count);
+    return {};
+}
+
+Status Arenas::writeElements(const plan::StepProgram &program, plan::BufferId id, std::int64_t at,
+                             const double *values, std::int64_t count) const
+{
+    const DType type = program.buffer(id).dtype;
+    const auto size = static_cast<std::int64_t>(bytesOf(type));
+    if (!m_device) {
+        storeElements(type, address(program, id), at, values, count);
+        return {};
+    }
+    std::vector<std::byte> raw(static_cast<std::size_t>(count * size));
+    storeElements(type, raw.data(), 0, values, count);
+    return write(address(program, id) + at * size, raw.data(), count * size);
 }
 
 std::vector<comm::SharedArena> Arenas::sharedAmong(const std::vector<int> &ranks) const

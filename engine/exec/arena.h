@@ -9,10 +9,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace rankyard::exec {
+
+class DeviceMemory;
 
 /// Bytes of this process that are in memory, shared ones included (/proc/self/statm); 0 when it cannot be read.
 std::int64_t residentBytes();
@@ -63,13 +66,22 @@ class Arenas
 public:
     /// `shared`: the descriptors of the host's shared arenas; without any, shared arenas are private memory
     /// (thread ranks, dp = 1). `checkFit`: compare with the budget before mapping, DoesNotFit with the
-    /// figures.
+    /// figures. `device`: where all arenas but those on disk are, and nothing is shared; must outlive the arenas.
     static Result<Arenas> make(const plan::Plan &plan, int rank,
-                               const std::vector<BootstrapArena> &shared = {}, bool checkFit = true);
+                               const std::vector<BootstrapArena> &shared = {}, bool checkFit = true,
+                               DeviceMemory *device = nullptr);
 
     std::byte *base(plan::ArenaId id) const { return m_base[static_cast<std::size_t>(id)]; }
     /// Where a buffer lies in this process; of a view by slices, this rank's slice.
     std::byte *address(const plan::StepProgram &program, plan::BufferId id) const;
+    /// Copies from or to an address, wherever it lies, while nothing is under way.
+    Status read(void *to, const std::byte *from, std::int64_t bytes) const;
+    Status write(std::byte *to, const void *from, std::int64_t bytes) const;
+    /// The same of elements as fp64, `at` elements from the buffer's begin.
+    Status readElements(const plan::StepProgram &program, plan::BufferId id, std::int64_t at, double *values,
+                        std::int64_t count) const;
+    Status writeElements(const plan::StepProgram &program, plan::BufferId id, std::int64_t at,
+                         const double *values, std::int64_t count) const;
     /// Bytes mapped and touched, by memory kind.
     const std::array<std::int64_t, plan::memoryKindCount> &bytes() const { return m_bytes; }
     /// What a communicator over `ranks` needs to reach peers' buffers in place; empty when one of them is not
@@ -88,6 +100,8 @@ private:
     std::vector<std::byte *> m_base;
     std::array<std::int64_t, plan::memoryKindCount> m_bytes{};
     std::vector<Mapping> m_mappings;
+    DeviceMemory *m_device = nullptr;
+    std::vector<std::shared_ptr<std::byte>> m_deviceMemory;
     std::vector<Peer> m_shared; ///< of all ranks of the host, this one too
 };
 

@@ -24,6 +24,7 @@ using checkpoint::Role;
 namespace {
 
 constexpr std::int64_t blockElements = 65536;
+constexpr std::int64_t copyBytes = 8 << 20; ///< that are on their way to a file at once
 
 /// The buffers of a bucket that are state, and what they are.
 struct Stored {
@@ -153,11 +154,12 @@ Status writePart(const RankStorage &storage, const fs::path &folder, const std::
         specs.push_back({piece.key(), piece.dtype, {piece.end - piece.begin}});
     const std::string name = checkpoint::shardName(storage.rank);
     RY_ASSIGN(auto writer, checkpoint::SafetensorsWriter::create(folder / name, specs));
+    std::vector<std::byte> block(static_cast<std::size_t>(copyBytes));
     for (const Piece &piece : pieces) {
-        constexpr std::int64_t block = 8 << 20;
-        for (std::int64_t at = 0; at < piece.bytes(); at += block) {
-            RY_TRY(writer.write(
-                {piece.data + at, static_cast<std::size_t>(std::min(block, piece.bytes() - at))}));
+        for (std::int64_t at = 0; at < piece.bytes(); at += copyBytes) {
+            const std::int64_t bytes = std::min(copyBytes, piece.bytes() - at);
+            RY_TRY(storage.arenas->read(block.data(), piece.data + at, bytes));
+            RY_TRY(writer.write({block.data(), static_cast<std::size_t>(bytes)}));
             alive();
         }
     }
@@ -343,12 +345,24 @@ const checkpoint::LogicalTensor *sourceOf(const checkpoint::Manifest &manifest, 
     return master ? master : own ? own : manifest.find(piece.tensor->name, Role::Param);
 }
 
-Status readPiece(checkpoint::CheckpointReader &reader, const Piece &piece)
+/// Writes elements of a piece, from `at` of its tensor, to where they lie.
+Status storePiece(const Arenas &arenas, const Piece &piece, std::int64_t at, const double *values,
+                  std::int64_t count)
+{
+    const auto size = static_cast<std::int64_t>(bytesOf(piece.dtype));
+    std::vector<std::byte> raw(static_cast<std::size_t>(count * size));
+    storeElements(piece.dtype, raw.data(), 0, values, count);
+    return arenas.write(piece.data + (at - piece.begin) * size, raw.data(), count * size);
+}
+
+Status readPiece(const Arenas &arenas, checkpoint::CheckpointReader &reader, const Piece &piece)
 {
     const checkpoint::LogicalTensor *source = sourceOf(reader.manifest(), piece);
     if (!source
         && piece.role == Role::Error) { // saved without compression, or a replica more than there were
-        std::memset(piece.data, 0, static_cast<std::size_t>(piece.bytes()));
+        const std::vector<std::byte> zeros(static_cast<std::size_t>(std::min(copyBytes, piece.bytes())));
+        for (std::int64_t at = 0; at < piece.bytes(); at += copyBytes)
+            RY_TRY(arenas.write(piece.data + at, zeros.data(), std::min(copyBytes, piece.bytes() - at)));
         return {};
     }
     if (!source || source->shape != shapeOf(*piece.tensor) || !isFloating(source->dtype))
@@ -356,16 +370,19 @@ Status readPiece(checkpoint::CheckpointReader &reader, const Piece &piece)
                            source ? "a tensor of the checkpoint has another shape or type"
                                   : "a tensor is not in the checkpoint",
                            piece.tensor->name + " (" + checkpoint::nameOf(piece.role) + ")");
-    if (source->dtype == piece.dtype)
-        return reader.read(*source, piece.begin, piece.end, piece.data);
     std::vector<std::byte> raw(static_cast<std::size_t>(blockElements) * bytesOf(source->dtype));
     std::vector<double> values(static_cast<std::size_t>(blockElements));
     for (std::int64_t at = piece.begin; at < piece.end; at += blockElements) {
         const std::int64_t end = std::min(piece.end, at + blockElements);
         RY_TRY(reader.read(*source, at, end, raw.data()));
+        if (source->dtype == piece.dtype) {
+            const auto size = static_cast<std::int64_t>(bytesOf(piece.dtype));
+            RY_TRY(arenas.write(piece.data + (at - piece.begin) * size, raw.data(), (end - at) * size));
+            continue;
+        }
         for (std::int64_t i = 0; i < end - at; ++i)
             values[static_cast<std::size_t>(i)] = elementOf(source->dtype, raw.data(), i);
-        storeElements(piece.dtype, piece.data, at - piece.begin, values.data(), end - at);
+        RY_TRY(storePiece(arenas, piece, at, values.data(), end - at));
     }
     return {};
 }
@@ -378,7 +395,7 @@ Result<checkpoint::Manifest> loadCheckpoint(const RankStorage &storage, const fs
     RY_ASSIGN(checkpoint::Manifest manifest, checkpoint::loadCheckpoint(folder, checkpoint::Verify::Sizes));
     checkpoint::CheckpointReader reader(folder, manifest);
     for (const Piece &piece : piecesOf(storage)) {
-        RY_TRY(readPiece(reader, piece));
+        RY_TRY(readPiece(*storage.arenas, reader, piece));
         alive();
     }
     return manifest;
@@ -432,7 +449,7 @@ Source findSource(const std::vector<checkpoint::SafetensorsFile> &files, const s
     return {};
 }
 
-Status fillFrom(const Source &source, const Piece &piece)
+Status fillFrom(const Arenas &arenas, const Source &source, const Piece &piece)
 {
     const checkpoint::StoredTensor &stored = *source.tensor;
     std::vector<std::int64_t> shape = shapeOf(*piece.tensor);
@@ -459,7 +476,7 @@ Status fillFrom(const Source &source, const Piece &piece)
             const std::int64_t from = source.transposed ? e % columns * rows + e / columns : e;
             values[static_cast<std::size_t>(i)] = elementOf(*stored.dtype, stored.data.data(), from);
         }
-        storeElements(piece.dtype, piece.data, at - piece.begin, values.data(), count);
+        RY_TRY(storePiece(arenas, piece, at, values.data(), count));
     }
     return {};
 }
@@ -476,7 +493,7 @@ Status loadParameters(const RankStorage &storage, const fs::path &path, const st
         if (!source.tensor)
             return Error::make(Code::BadData, "a parameter is not in the starting weights", path.string())
                 .withExpected(piece.tensor->name);
-        RY_TRY(fillFrom(source, piece));
+        RY_TRY(fillFrom(*storage.arenas, source, piece));
         alive();
     }
     return {};

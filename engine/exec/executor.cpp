@@ -4,6 +4,7 @@
 #include "engine/plan/units.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace rankyard::exec {
@@ -21,11 +22,16 @@ struct Executor::Bound {
     std::vector<std::unique_ptr<BoundOp>> kernels; ///< by op; null for those that the executor runs itself
     std::vector<plan::OpId> beside;                ///< those whose kernels go on beside the interpreter
     TransferContext transfers;
-    double *stats = nullptr;
+    std::vector<HostBatch> batches; ///< by op, of a device with queues: where LoadBatch begins
+    double *stats = nullptr;        ///< on the host
     std::int64_t statsCount = 0;
+    std::vector<double> statsCopy; ///< it, where the buffer itself is on a device
 };
 
-Executor::Executor(const Setup &setup, std::size_t mostOps) : m_setup(setup), m_transfers(mostOps)
+Executor::Executor(const Setup &setup, std::size_t mostOps)
+    : m_setup(setup),
+      m_queue(setup.device->queue()),
+      m_transfers(mostOps)
 {
     m_state.poll = [this] { poll(); };
 }
@@ -46,6 +52,8 @@ Result<std::unique_ptr<Executor>> Executor::make(const Setup &setup)
         executor->m_tokens.resize(tokens);
         executor->m_labels.resize(tokens);
     }
+    if (executor->m_queue)
+        RY_TRY(executor->m_queue->connect(*setup.plan, setup.rank, setup.groups));
     const plan::Role role = setup.plan->grid.role(setup.rank);
     for (const plan::StepProgram &program : setup.plan->programs) {
         if (program.role == role)
@@ -71,6 +79,10 @@ Status Executor::bind(const plan::StepProgram &program)
     if (program.stats != plan::none) {
         bound->stats = reinterpret_cast<double *>(bound->address[static_cast<std::size_t>(program.stats)]);
         bound->statsCount = program.buffer(program.stats).bytes / static_cast<std::int64_t>(sizeof(double));
+        if (m_setup.device->memory()) {
+            bound->statsCopy.resize(static_cast<std::size_t>(bound->statsCount));
+            bound->stats = bound->statsCopy.data();
+        }
     }
     bound->transfers.program = &program;
     bound->transfers.address = bound->address;
@@ -86,7 +98,14 @@ Status Executor::bind(const plan::StepProgram &program)
     context.rank = m_setup.rank;
     for (const plan::Op &op : program.ops) {
         bound->kernels.emplace_back();
-        if (plan::isTransfer(op.kind)) {
+        bound->batches.emplace_back();
+        if (m_queue) {
+            if (op.kind != plan::OpKind::StepScalars) {
+                RY_ASSIGN(bound->kernels.back(), m_setup.device->bind(context, op));
+            }
+            if (op.kind == plan::OpKind::LoadBatch)
+                bound->batches.back() = m_queue->batchOf(context, op);
+        } else if (plan::isTransfer(op.kind)) {
             if (op.group == plan::none || !bound->transfers.communicators[static_cast<std::size_t>(op.group)])
                 return Error::make(Code::Internal, "there is no communicator for a group of the program",
                                    plan::opName(op));
@@ -126,19 +145,28 @@ Status Executor::run(plan::ProgramKind kind, std::int64_t batch)
     if (bound.statsCount >= plan::statsSlots)
         bound.stats[bound.statsCount - plan::statsSlots + plan::StatsVote] = m_state.vote;
     execution.beginNs = monotonicNs();
-    for (const plan::Op &op : program.ops) {
-        if (auto status = runOp(bound, op, batch); !status) {
-            m_error = status.error();
-            return status;
-        }
-    }
-    if (auto status = m_transfers.drain(); !status) {
+    const Status status = execute(bound, batch);
+    if (!status)
         m_error = status.error();
-        return status;
+    execution.endNs = monotonicNs();
+    return status;
+}
+
+Status Executor::execute(Bound &bound, std::int64_t batch)
+{
+    if (m_queue) {
+        RY_TRY(m_setup.device->memory()->copy(bound.address[static_cast<std::size_t>(bound.program->stats)],
+                                              bound.stats,
+                                              bound.statsCount * static_cast<std::int64_t>(sizeof(double))));
+        RY_TRY(m_queue->beginRun(*bound.program));
     }
+    for (const plan::Op &op : bound.program->ops)
+        RY_TRY(m_queue ? runQueued(bound, op, batch) : runOp(bound, op, batch));
+    if (m_queue)
+        return finishQueued(bound);
+    RY_TRY(m_transfers.drain());
     for (const plan::OpId op : bound.beside)
         finish(bound, op);
-    execution.endNs = monotonicNs();
     return {};
 }
 
@@ -180,6 +208,64 @@ Status Executor::runOp(Bound &bound, const plan::Op &op, std::int64_t batch)
     return m_error ? Status(*m_error) : Status();
 }
 
+/// The device does the op when its lane gets there; only its scalars are waited for.
+Status Executor::runQueued(Bound &bound, const plan::Op &op, std::int64_t batch)
+{
+    const auto id = static_cast<std::size_t>(op.id);
+    m_current->order[static_cast<std::size_t>(op.stream)].push_back(op.id);
+    RY_TRY(m_queue->begin(op));
+    if (op.kind == plan::OpKind::StepScalars) {
+        RY_TRY(m_queue->await(&op, m_state.poll));
+        RY_TRY(m_setup.device->memory()->copy(bound.stats,
+                                              bound.address[static_cast<std::size_t>(bound.program->stats)],
+                                              bound.statsCount * static_cast<std::int64_t>(sizeof(double))));
+        scalars(bound);
+    } else {
+        if (op.kind == plan::OpKind::LoadBatch)
+            RY_TRY(loadBatch(bound, op, batch));
+        if (op.kind != plan::OpKind::Optimizer || !m_state.overflow)
+            bound.kernels[id]->run(m_state);
+    }
+    RY_TRY(m_queue->end(op));
+    poll();
+    return {};
+}
+
+/// Waits for the device, and takes down when it did what.
+Status Executor::finishQueued(Bound &bound)
+{
+    Execution &execution = *m_current;
+    RY_TRY(m_queue->await(nullptr, m_state.poll));
+    RY_TRY(m_queue->times(execution.opBegin, execution.opEnd));
+    std::array<std::int64_t, plan::laneCount> laneEnd{};
+    laneEnd.fill(execution.beginNs);
+    for (const plan::Op &op : bound.program->ops) {
+        const auto id = static_cast<std::size_t>(op.id);
+        std::int64_t &before = laneEnd[static_cast<std::size_t>(plan::laneOf(op))];
+        for (const plan::OpId wait : op.waits) {
+            const plan::Op &other = bound.program->op(wait);
+            if (op.stream != plan::Stream::Compute || !plan::isTransfer(other.kind))
+                continue; // only computing is said to stand still
+            const std::int64_t until =
+                std::min(execution.opEnd[static_cast<std::size_t>(wait)], execution.opBegin[id]);
+            execution.groups[static_cast<std::size_t>(other.group)].exposedNs +=
+                std::max<std::int64_t>(0, until - before);
+            before = std::max(before, until);
+        }
+        before = std::max(before, execution.opEnd[id]);
+        if (!plan::isTransfer(op.kind))
+            continue;
+        GroupTotals &totals = execution.groups[static_cast<std::size_t>(op.group)];
+        const comm::Figures figures = bound.transfers.figuresOf(op);
+        totals.figures.payload += figures.payload;
+        totals.figures.wire += figures.wire;
+        totals.figures.moved += figures.moved;
+        totals.activeNs += execution.opEnd[id] - execution.opBegin[id];
+        ++totals.operations;
+    }
+    return {};
+}
+
 void Executor::poll()
 {
     for (const auto &[name, communicator] : m_setup.groups)
@@ -195,8 +281,12 @@ void Executor::poll()
 /// Of each sequence the rows that this context rank has.
 Status Executor::loadBatch(Bound &bound, const plan::Op &op, std::int64_t batch)
 {
-    auto *tokens = reinterpret_cast<std::int32_t *>(bound.address[static_cast<std::size_t>(op.writes[0])]);
-    auto *labels = reinterpret_cast<std::int32_t *>(bound.address[static_cast<std::size_t>(op.writes[1])]);
+    const auto place = [&](std::size_t i) {
+        return reinterpret_cast<std::int32_t *>(bound.address[static_cast<std::size_t>(op.writes[i])]);
+    };
+    const HostBatch &staged = bound.batches[static_cast<std::size_t>(op.id)];
+    std::int32_t *tokens = staged.tokens ? staged.tokens : place(0);
+    std::int32_t *labels = staged.labels ? staged.labels : place(1);
     const plan::RankGrid &grid = m_setup.plan->grid;
     const spec::JobSpec &job = m_setup.plan->job;
     const int replica = grid.coordinate(m_setup.rank, "dp");

@@ -24,7 +24,8 @@ namespace rankyard::exec {
 /// communicators and data, which must outlive it. Every call from the rank's interpreter thread. After make()
 /// nothing here allocates, but errors.
 ///
-/// Compute ops run on this thread in program order. Transfers are issued in program order (Transfers) and advance in slices between compute ops and, through StepState::poll, within long ones. It knows kinds of ops, no strategies.
+/// Compute ops run on this thread in program order; on a device with queues (DeviceQueue) every op is only started by it, and it
+/// waits where a scalar is read and at the end. Transfers of the others are issued in program order (Transfers) and advance in slices between compute ops and, through StepState::poll, within long ones. It knows kinds of ops, no strategies.
 class Executor
 {
 public:
@@ -66,12 +67,16 @@ private:
 
     Executor(const Setup &setup, std::size_t mostOps);
     Status bind(const plan::StepProgram &program);
+    Status execute(Bound &bound, std::int64_t batch);
     void finish(Bound &bound, plan::OpId op);
     Status runOp(Bound &bound, const plan::Op &op, std::int64_t batch);
+    Status runQueued(Bound &bound, const plan::Op &op, std::int64_t batch);
+    Status finishQueued(Bound &bound);
     Status loadBatch(Bound &bound, const plan::Op &op, std::int64_t batch);
     void scalars(Bound &bound);
 
     Setup m_setup;
+    DeviceQueue *m_queue = nullptr; ///< of a device that works beside the host
     StepState m_state;
     std::vector<std::unique_ptr<Bound>> m_programs;
     Transfers m_transfers;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/exec/init.h"
 
-#include "engine/exec/elements.h"
 #include "engine/exec/random.h"
 #include "engine/plan/shard.h"
 
@@ -46,8 +45,8 @@ Status initialiseParameters(const plan::Plan &plan, const Arenas &arenas, int ra
             initialValues(*spec, plan.job.init.seed, index, at, count, values.data());
             for (const plan::BufferId id : {bucket.paramSlice, bucket.master}) {
                 if (id != plan::none)
-                    storeElements(program.buffer(id).dtype, arenas.address(program, id),
-                                  range.at + at - range.begin, values.data(), count);
+                    RY_TRY(
+                        arenas.writeElements(program, id, range.at + at - range.begin, values.data(), count));
             }
             at += count;
             if (alive)

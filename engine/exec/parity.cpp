@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/exec/parity.h"
 
-#include "engine/exec/elements.h"
 #include "engine/exec/init.h"
 #include "engine/exec/replicas.h"
 #include "engine/exec/scaler.h"
@@ -205,8 +204,8 @@ Result<Gradients> gatherGradients(const plan::Plan &plan, ThreadRanks &ranks)
             auto [place, added] = gradients.try_emplace(tensor.name);
             if (added) // NaN where nobody writes
                 place->second.resize(static_cast<std::size_t>(plan::numelOf(tensor.global)), NAN);
-            loadElements(program.buffer(id).dtype, ranks.arenas(rank).address(program, id), range.at,
-                         place->second.data() + range.begin, range.end - range.begin);
+            RY_TRY(ranks.arenas(rank).readElements(program, id, range.at, place->second.data() + range.begin,
+                                                   range.end - range.begin));
             covered[tensor.name] += range.end - range.begin;
         }
     }

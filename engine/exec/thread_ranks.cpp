@@ -10,9 +10,10 @@ namespace rankyard::exec {
 
 /// Members are destroyed from the last to the first: whoever uses before what is used.
 struct ThreadRanks::Rank {
+    std::unique_ptr<Device> device;
     std::unique_ptr<Arenas> arenas;
     std::map<std::string, std::unique_ptr<comm::Communicator>> groups;
-    std::unique_ptr<Device> device;
+    Executor::Setup setup;
     std::unique_ptr<Executor> executor;
     Status status;
     int failure = 0; ///< how many ranks had failed with it
@@ -36,19 +37,23 @@ Result<std::unique_ptr<ThreadRanks>> ThreadRanks::make(const plan::Plan &plan,
     }
     for (int rank = 0; rank < plan.grid.world(); ++rank) {
         Rank &mine = *ranks->m_ranks[static_cast<std::size_t>(rank)];
-        RY_ASSIGN(Arenas arenas, Arenas::make(plan, rank));
-        mine.arenas = std::make_unique<Arenas>(std::move(arenas));
         mine.device = makeDevice();
-        Executor::Setup setup;
-        setup.plan = &plan;
-        setup.rank = rank;
-        setup.device = mine.device.get();
-        setup.arenas = mine.arenas.get();
-        setup.data = dataOf(rank);
+        RY_ASSIGN(Arenas arenas, Arenas::make(plan, rank, {}, true, mine.device->memory()));
+        mine.arenas = std::make_unique<Arenas>(std::move(arenas));
+        mine.setup.plan = &plan;
+        mine.setup.rank = rank;
+        mine.setup.device = mine.device.get();
+        mine.setup.arenas = mine.arenas.get();
+        mine.setup.data = dataOf(rank);
         for (const auto &[name, communicator] : mine.groups)
-            setup.groups[name] = communicator.get();
-        RY_ASSIGN(mine.executor, Executor::make(setup));
+            mine.setup.groups[name] = communicator.get();
     }
+    // All at once: devices with communicators of their own meet here.
+    RY_TRY(ranks->each([&ranks](ThreadRank &rank) -> Status {
+        Rank &mine = *ranks->m_ranks[static_cast<std::size_t>(rank.rank)];
+        RY_ASSIGN(mine.executor, Executor::make(mine.setup));
+        return {};
+    }));
     return ranks;
 }
 

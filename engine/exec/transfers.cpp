@@ -20,6 +20,31 @@ std::int64_t elementsOf(const plan::Buffer &buffer)
 
 } // namespace
 
+comm::Figures TransferContext::figuresOf(const plan::Op &op) const
+{
+    const auto bytes = [this](plan::BufferId id) { return program->buffer(id).bytes; };
+    const std::int64_t ranks = program->groups[static_cast<std::size_t>(op.group)].size;
+    comm::Figures figures;
+    switch (op.kind) {
+    case plan::OpKind::AllReduce:
+        figures.payload = bytes(op.writes[0]);
+        figures.wire = comm::ringAllReduceBytes(figures.payload, ranks);
+        break;
+    case plan::OpKind::ReduceScatter:
+    case plan::OpKind::AllGather:
+        figures.payload = bytes(op.kind == plan::OpKind::AllGather ? op.writes[0] : op.reads[0]);
+        figures.wire = comm::ringSliceBytes(figures.payload, ranks);
+        break;
+    case plan::OpKind::Recv:
+        figures.payload = bytes(op.writes[0]);
+        break;
+    default: // Send and Shift
+        figures.payload = figures.wire = bytes(op.reads[0]);
+    }
+    figures.moved = figures.wire;
+    return figures;
+}
+
 Transfers::Transfers(std::size_t mostOps) : m_done(mostOps)
 {
     for (Lane &lane : m_lanes)

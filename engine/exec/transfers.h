@@ -17,6 +17,9 @@ struct TransferContext {
     std::span<std::byte *const> address;             ///< by buffer
     std::vector<comm::Communicator *> communicators; ///< by group; null where no op transfers over it
     std::vector<int> places;                         ///< of this rank in each group
+
+    /// Of a transfer that a device makes itself: by the formulas of a ring; what it has moved is not measured.
+    comm::Figures figuresOf(const plan::Op &op) const;
 };
 
 /// The transfers of a running program: issued in program order, each starts when its lane (plan::laneOf) and its waits let it,

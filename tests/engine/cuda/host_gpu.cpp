@@ -186,21 +186,30 @@ Status HostGpu::progress()
     if (m_error)
         return *m_error;
     protect(false);
-    std::shuffle(m_lanes.begin(), m_lanes.end(), m_random);
-    for (auto &lane : m_lanes) {
-        for (auto most = m_random() % 8; most > 0 && !lane->tasks.empty(); --most) {
-            const auto done = lane->tasks.front()();
-            if (!done.ok()) {
-                m_error = done.error();
-                break;
-            }
-            if (!*done)
-                break;
-            lane->tasks.pop_front();
-        }
+    for (bool some = true; some && !m_error;) {
+        some = false;
+        std::shuffle(m_lanes.begin(), m_lanes.end(), m_random);
+        for (auto &lane : m_lanes)
+            some |= advance(*lane, m_random() % 8);
     }
     protect(true);
     return m_error ? Status(*m_error) : Status();
+}
+
+/// At most so many tasks of a lane; whether there was one.
+bool HostGpu::advance(Lane &lane, unsigned long most)
+{
+    bool some = false;
+    for (; most > 0 && !lane.tasks.empty() && !m_error; --most) {
+        const auto done = lane.tasks.front()();
+        if (!done.ok())
+            m_error = done.error();
+        if (!done.ok() || !*done)
+            break;
+        lane.tasks.pop_front();
+        some = true;
+    }
+    return some;
 }
 
 void HostGpu::protect(bool on)

@@ -55,7 +55,7 @@ private:
     friend class HostLink;
     /// Done when it returns true; else it is asked again.
     using Task = std::function<Result<bool>()>;
-    struct Lane {
+    struct Lane { ///< of what is issued and not done
         std::deque<Task> tasks;
     };
     struct Mark {
@@ -69,6 +69,7 @@ private:
 
     Status enqueue(Stream stream, Task task);
     Status progress();
+    bool advance(Lane &lane, unsigned long most);
     void protect(bool on);
 
     Mode m_mode;

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Whole jobs through the device of a GPU, played by the CPU: executor, streams, events, links, kernels and memory are those that a
+// GPU would have. Each layout is compared with one rank on the CPU's own device.
+#include "engine/cuda/cuda_device.h"
+#include "engine/exec/init.h"
+#include "tests/engine/cuda/host_gpu.h"
+#include "tests/engine/cuda/host_launcher.h"
+#include "tests/engine/exec/expect_parity.h"
+#include "tests/engine/exec/small_layout.h"
+
+#include <atomic>
+
+using namespace rankyard;
+using namespace rankyard::cuda;
+using namespace rankyard::cuda::test;
+using exec::test::layoutJob;
+
+namespace {
+
+std::unique_ptr<exec::Device> hostDevice()
+{
+    static std::atomic<unsigned> seed{1};
+    return std::make_unique<CudaDevice>(std::make_shared<HostGpu>(HostGpu::Mode::Lazy, seed++), 1);
+}
+
+struct Named {
+    const char *name;
+    std::function<void(spec::JobSpec &)> change;
+    std::string family = "gpt2";
+};
+
+void PrintTo(const Named &named, std::ostream *out) { *out << named.name; }
+
+std::function<void(spec::JobSpec &)> inSixteenBits(DType type)
+{
+    return [type](spec::JobSpec &job) {
+        job.precision.compute = type;
+        job.precision.grad = job.precision.master = job.precision.reduce = DType::F32;
+        job.layout.dp = job.layout.tp = 2;
+        job.zero.stage = 1;
+        job.model.dropout = 0.1;
+    };
+}
+
+class OnGpu : public testing::TestWithParam<Named>
+{};
+
+} // namespace
+
+TEST_P(OnGpu, TrainsAsOneRankOfTheCpu)
+{
+    spec::JobSpec job = layoutJob(GetParam().family);
+    GetParam().change(job);
+    exec::ParityOptions options = exec::test::parityOptions(3);
+    int made = 0;
+    options.makeDevice = [&]() -> std::unique_ptr<exec::Device> {
+        const int world = job.layout.dp * job.layout.tp * job.layout.pp * job.layout.cp;
+        return made++ < world ? hostDevice() : exec::makeCpuDevice(1); // the layout's ranks first
+    };
+    const auto report = exec::checkParity(job, options);
+    ASSERT_TRUE(report.ok()) << report.error().text();
+    EXPECT_TRUE(report->ok()) << "loss " << report->worstLoss << " (limit " << report->lossLimit << "), "
+                              << report->worst.parameter << " of " << report->worst.unit << " "
+                              << report->worst.relativeError << " at step " << report->worst.step;
+}
+
+const std::vector<Named> layouts = {
+    {"one", [](spec::JobSpec &job) { job.model.dropout = 0.1; }},
+    {"llama", [](spec::JobSpec &) {}, "llama"},
+    {"dp3", [](spec::JobSpec &job) { job.layout.dp = 3; }},
+    {"zero1",
+     [](spec::JobSpec &job) {
+         job.layout.dp = 2;
+         job.zero.stage = 1;
+     }},
+    {"zero2",
+     [](spec::JobSpec &job) {
+         job.layout.dp = 3;
+         job.zero.stage = 2;
+     }},
+    {"zero3",
+     [](spec::JobSpec &job) {
+         job.layout.dp = 2;
+         job.zero.stage = 3;
+     }},
+    {"zero3BlocksRecomputed",
+     [](spec::JobSpec &job) {
+         job.layout.dp = 4;
+         job.batch.global = 8;
+         job.zero.stage = 3;
+         job.zero.shard = 2;
+         job.recompute.mode = "full";
+     },
+     "llama"},
+    {"ring",
+     [](spec::JobSpec &job) {
+         job.layout.dp = 3;
+         job.comm.algorithm = "ring";
+     }},
+    {"tp2",
+     [](spec::JobSpec &job) {
+         job.layout.tp = 2;
+         job.model.dropout = 0.1;
+     }},
+    {"tp3Sequence",
+     [](spec::JobSpec &job) {
+         job.layout.tp = 3;
+         job.layout.sequenceParallel = true;
+     },
+     "llama"},
+    {"pp3",
+     [](spec::JobSpec &job) {
+         job.layout.pp = 3;
+         job.layout.schedule = "1f1b";
+     }},
+    {"gpipe",
+     [](spec::JobSpec &job) {
+         job.layout.pp = 2;
+         job.layout.schedule = "gpipe";
+     },
+     "llama"},
+    {"zb",
+     [](spec::JobSpec &job) {
+         job.layout.pp = 2;
+         job.layout.schedule = "zb-h1";
+     }},
+    {"zbv",
+     [](spec::JobSpec &job) {
+         job.layout.pp = 2;
+         job.layout.virtualStages = 2;
+         job.layout.schedule = "zbv";
+         job.model.layers = 4;
+     }},
+    {"interleaved",
+     [](spec::JobSpec &job) {
+         job.layout.pp = 2;
+         job.layout.virtualStages = 2;
+         job.layout.schedule = "interleaved";
+         job.model.layers = 4;
+     }},
+    {"cp3Dropped",
+     [](spec::JobSpec &job) {
+         job.layout.cp = 3;
+         job.model.dropout = 0.1;
+     }},
+    {"dp2tp2pp2",
+     [](spec::JobSpec &job) {
+         job.layout.dp = job.layout.tp = job.layout.pp = 2;
+         job.zero.stage = 1;
+     }},
+    {"offload",
+     [](spec::JobSpec &job) {
+         job.layout.dp = 2;
+         job.zero.stage = 1;
+         job.offload.optimizer = "host";
+         job.zero.subGroup = 1000;
+     }},
+    {"offloadParams",
+     [](spec::JobSpec &job) {
+         job.layout.dp = 2;
+         job.zero.stage = 3;
+         job.offload.optimizer = job.offload.params = "host";
+     }},
+    {"recomputedOnHost",
+     [](spec::JobSpec &job) {
+         job.layout.tp = 2;
+         job.recompute.mode = "full";
+         job.recompute.partition = job.recompute.toHost = true;
+     }},
+    {"bf16", inSixteenBits(DType::BF16)},
+    {"fp16", inSixteenBits(DType::F16)},
+    {"fp32",
+     [](spec::JobSpec &job) {
+         job.precision.compute = job.precision.grad = job.precision.master = job.precision.reduce =
+             DType::F32;
+         job.layout.dp = job.layout.tp = 2;
+         job.zero.stage = 1;
+     }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Layouts, OnGpu, testing::ValuesIn(layouts),
+                         [](const testing::TestParamInfo<Named> &layout) {
+                             return std::string(layout.param.name);
+                         });
