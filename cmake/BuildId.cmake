@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Writes OUTPUT: the digest of the sources of engine, remote and app, so that two builds of one source agree.
 file(GLOB_RECURSE sources RELATIVE "${SOURCE_DIR}" "${SOURCE_DIR}/engine/*.h" "${SOURCE_DIR}/engine/*.cpp"
+    "${SOURCE_DIR}/engine/*.cu"
     "${SOURCE_DIR}/remote/*.h" "${SOURCE_DIR}/remote/*.cpp" "${SOURCE_DIR}/app/*.cpp")
 list(SORT sources)
 set(all "")

@@ -3,8 +3,10 @@
 
 #include "app/ctl/command.h"
 #include "engine/data/corpus.h"
+#include "engine/exec/plugin.h"
 #include "engine/exec/sampler_source.h"
 
+#include <algorithm>
 #include <filesystem>
 
 namespace rankyard::ctl {
@@ -16,7 +18,25 @@ struct ParityCommand {
     std::vector<std::string> set;
     std::int64_t steps = 20;
     std::string precision = "fp64";
+    std::string device = "cpu";
 };
+
+/// Devices of the plug-in for the ranks of a layout, or an error that says what is missing.
+Result<std::vector<std::unique_ptr<exec::Device>>> openGpus(int ranks)
+{
+    std::error_code none;
+    const auto folder = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
+    RY_ASSIGN(const exec::DevicePlugin *plugin, exec::openPlugin(folder / exec::devicePluginFile));
+    if (const int count = plugin->count(); count < ranks)
+        return Error::make(Code::NotHere, "there are fewer GPUs than ranks", "--device gpu")
+            .withFound(std::to_string(count))
+            .withExpected(std::to_string(ranks));
+    std::vector<std::unique_ptr<exec::Device>> devices;
+    for (int rank = 0; rank < ranks; ++rank) {
+        RY_ASSIGN(devices.emplace_back(), plugin->make(1, rank));
+    }
+    return devices;
+}
 
 OrderedJson documentOf(const exec::ParityReport &report)
 {
@@ -70,7 +90,18 @@ Result<Exit> checkJob(const ParityCommand &command, Output &output)
     const std::string folder = std::filesystem::absolute(command.job).parent_path().string();
     exec::ParityOptions options;
     options.steps = command.steps;
-    options.makeDevice = [] { return exec::makeCpuDevice(1); };
+    options.makeReference = [] { return exec::makeCpuDevice(1); };
+    options.makeDevice = options.makeReference;
+    std::vector<std::unique_ptr<exec::Device>> gpus;
+    if (command.device == "gpu") {
+        RY_ASSIGN(gpus, openGpus(plan::RankGrid(job.layout).world()));
+        std::reverse(gpus.begin(), gpus.end());
+        options.makeDevice = [&gpus] {
+            auto device = std::move(gpus.back());
+            gpus.pop_back();
+            return device;
+        };
+    }
     options.makeData = [&folder](const spec::JobSpec &each) -> Result<std::unique_ptr<exec::DataSource>> {
         RY_ASSIGN(const data::Corpus corpus, data::Corpus::open(each, folder));
         return std::unique_ptr<exec::DataSource>(
@@ -101,6 +132,9 @@ void addParity(Commands &commands)
     app->add_option("--steps", options->steps, "Steps of training")->check(CLI::Range(1, 1000000));
     app->add_option("--precision", options->precision, "Type to compute in")
         ->check(CLI::IsMember({"fp64", "fp32", "bf16", "fp16"}));
+    app->add_option("--device", options->device,
+                    "What the layout's ranks compute on; the one rank is the CPU's")
+        ->check(CLI::IsMember({"cpu", "gpu"}));
 }
 
 } // namespace rankyard::ctl

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <string>
 #include <unistd.h>
 
@@ -44,7 +45,10 @@ int main(int argc, char **argv)
     }
     const std::uint32_t epoch = bootstrap->epoch;
     const int rank = bootstrap->rank;
-    exec::Worker worker(std::move(bootstrap).value(), exec::makeCpuDevice);
+    std::error_code none;
+    const auto folder = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
+    exec::Worker worker(std::move(bootstrap).value(),
+                        [&folder](const exec::Bootstrap &own) { return exec::chooseDevice(own, folder); });
     exec::AgentLink link(std::move(fd), worker, epoch, rank);
     const auto result = worker.run();
     link.finish(result);

@@ -160,10 +160,11 @@ Result<ParityReport> checkParity(const plan::Plan &plan, const ParityOptions &op
                    "layout.cp")
             .withFound(std::to_string(plan.job.layout.cp))
             .withExpected("1, or compression.mode none");
-    const auto makeReplicas = [&] { return makeReplicaDevice(options.makeDevice(), plan); };
+    const ThreadRanks::DeviceFactory &makeOne =
+        options.makeReference ? options.makeReference : options.makeDevice;
+    const auto makeReplicas = [&] { return makeReplicaDevice(makeOne(), plan); };
     Side layout(plan, options.makeDevice, options);
-    Side reference(std::move(alone), lossy ? ThreadRanks::DeviceFactory(makeReplicas) : options.makeDevice,
-                   options);
+    Side reference(std::move(alone), lossy ? ThreadRanks::DeviceFactory(makeReplicas) : makeOne, options);
     RY_TRY(layout.start());
     RY_TRY(reference.start());
     ParityReport report;

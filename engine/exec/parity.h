@@ -36,7 +36,8 @@ struct ParityReport {
 
 struct ParityOptions {
     std::int64_t steps = 20;
-    ThreadRanks::DeviceFactory makeDevice;
+    ThreadRanks::DeviceFactory makeDevice;         ///< of the layout's ranks
+    ThreadRanks::DeviceFactory makeReference = {}; ///< of the one rank; empty: makeDevice
     /// Data of a rank of the given job; called for both layouts, the result lives until the end.
     std::function<Result<std::unique_ptr<DataSource>>(const spec::JobSpec &)> makeData;
     std::function<void(std::int64_t step)> progress = {};

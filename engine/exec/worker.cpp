@@ -141,6 +141,7 @@ Status Worker::prepare()
     RY_TRY(bindToCores(m_bootstrap.cores));
     RY_TRY(makePlanAndCheck());
     RY_TRY(makeData());
+    RY_TRY(makeDevice());
     RY_TRY(makeCommunicators());
     RY_TRY(makeExecutor());
     RY_TRY(fillParameters());
@@ -180,6 +181,14 @@ Status Worker::makeData()
     return {};
 }
 
+Status Worker::makeDevice()
+{
+    RY_ASSIGN(m_chosen, m_makeDevice(m_bootstrap));
+    if (!m_chosen.note.empty())
+        m_reporter->log(Level::Info, 0, m_chosen.note);
+    return {};
+}
+
 Status Worker::makeCommunicators()
 {
     std::vector<int> pids;
@@ -190,7 +199,8 @@ Status Worker::makeCommunicators()
                 .withFound(std::to_string(pids.size()));
     }
     m_residentBefore = residentBytes();
-    RY_ASSIGN(Arenas arenas, Arenas::make(*m_plan, m_bootstrap.rank, m_bootstrap.arenas));
+    RY_ASSIGN(Arenas arenas,
+              Arenas::make(*m_plan, m_bootstrap.rank, m_bootstrap.arenas, true, m_chosen.device->memory()));
     m_arenas = std::make_unique<Arenas>(std::move(arenas));
     m_memory = m_arenas->bytes();
     for (const BootstrapSegment &entry : m_bootstrap.segments) {
@@ -221,18 +231,17 @@ comm::Communicator &Worker::world()
 
 Status Worker::makeExecutor()
 {
-    m_device = m_makeDevice(m_bootstrap.threads);
     Executor::Setup setup;
     setup.plan = m_plan.get();
     setup.rank = m_bootstrap.rank;
-    setup.device = m_device.get();
+    setup.device = m_chosen.device.get();
     setup.arenas = m_arenas.get();
     for (const auto &[name, communicator] : m_groups)
         setup.groups[name] = communicator.get();
     setup.data = m_data.get();
     setup.progress = &m_progress.count;
     RY_ASSIGN(m_executor, Executor::make(setup));
-    for (const auto &[name, bytes] : m_device->libraryWorkspace())
+    for (const auto &[name, bytes] : m_chosen.device->libraryWorkspace())
         m_memory[static_cast<std::size_t>(plan::MemoryKind::Workspace)] += bytes;
     return {};
 }
@@ -278,13 +287,13 @@ void Worker::sayHello()
     for (const auto &[name, communicator] : m_groups)
         groups[name] = communicator->backend();
     Json workspace = Json::object();
-    for (const auto &[name, bytes] : m_device->libraryWorkspace())
+    for (const auto &[name, bytes] : m_chosen.device->libraryWorkspace())
         workspace[name] = bytes;
     m_reporter->put(telemetry::Payload(telemetry::HelloRecord{{{"host", host.data()},
                                                                {"boot_id", bootId()},
                                                                {"pid", ::getpid()},
                                                                {"build", buildId()},
-                                                               {"device", m_device->name()},
+                                                               {"device", m_chosen.device->name()},
                                                                {"threads", m_bootstrap.threads},
                                                                {"cores", m_bootstrap.cores},
                                                                {"plan", m_bootstrap.planDigest},

@@ -6,6 +6,7 @@
 #include "engine/exec/control.h"
 #include "engine/exec/device.h"
 #include "engine/exec/executor.h"
+#include "engine/exec/plugin.h"
 #include "engine/exec/reporter.h"
 
 #include <atomic>
@@ -33,7 +34,7 @@ enum class WorkerEnd { Finished, Stopped };
 class Worker
 {
 public:
-    using DeviceFactory = std::function<std::unique_ptr<Device>(int threads)>;
+    using DeviceFactory = std::function<Result<ChosenDevice>(const Bootstrap &)>;
 
     Worker(Bootstrap bootstrap, DeviceFactory makeDevice);
     ~Worker();
@@ -55,6 +56,7 @@ private:
     Status prepare();
     Status makePlanAndCheck();
     Status makeData();
+    Status makeDevice();
     Status makeCommunicators();
     Status makeExecutor();
     Status fillParameters();
@@ -81,11 +83,11 @@ private:
     std::unique_ptr<plan::Plan> m_plan;
     std::unique_ptr<DataSource> m_data;
     std::string m_fingerprint;
-    std::unique_ptr<Arenas> m_arenas;
+    ChosenDevice m_chosen;
+    std::unique_ptr<Arenas> m_arenas; ///< in the device's memory
     std::vector<Mapping> m_segments;
     std::map<std::string, std::unique_ptr<comm::Communicator>> m_groups;
     std::unique_ptr<comm::Communicator> m_single;
-    std::unique_ptr<Device> m_device;
     std::unique_ptr<Executor> m_executor;
     LossScaler m_scaler;
 

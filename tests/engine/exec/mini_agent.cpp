@@ -66,7 +66,9 @@ namespace {
         ::_exit(99);
     const std::uint32_t epoch = bootstrap->epoch;
     const int rank = bootstrap->rank;
-    Worker worker(std::move(bootstrap).value(), makeCpuDevice);
+    Worker worker(std::move(bootstrap).value(), [](const Bootstrap &own) -> Result<ChosenDevice> {
+        return ChosenDevice{makeCpuDevice(own.threads), {}};
+    });
     AgentLink link(std::move(fd), worker, epoch, rank);
     const auto result = worker.run();
     link.finish(result);
