@@ -442,11 +442,14 @@ void DesignPage::take(const std::shared_ptr<const predict::Verdict> &verdict)
         m_timeline->setVerdict(verdict);
         setDrawer(drawer()); // with the legend of the new step
     }
-    if (verdict->isEarly())
+    if (verdict->isEarly()) {
+        emit answered(verdict->depth);
         return;
+    }
     m_verdict = verdict;
     compareNow();
     keepDraft();
+    emit answered(predict::Depth::Whole);
     emit ready();
 }
 

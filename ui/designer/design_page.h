@@ -73,6 +73,7 @@ public:
 
 signals:
     void ready();
+    void answered(predict::Depth depth); ///< to the newest change, and drawn
 
 protected:
     void keyPressEvent(QKeyEvent *event) override;
