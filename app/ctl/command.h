@@ -66,6 +66,7 @@ void addSearch(Commands &commands);   ///< search, advise
 void addCluster(Commands &commands);  ///< cluster show
 void addParity(Commands &commands);   ///< parity
 void addData(Commands &commands);     ///< data prepare, data show
+void addInterop(Commands &commands);  ///< import, export
 void addRuns(Commands &commands);     ///< runs list, show, metrics, compare, rm
 void addCkpt(Commands &commands);     ///< ckpt list, show, verify
 

@@ -19,6 +19,7 @@ int main(int argc, char **argv)
     rankyard::ctl::addCluster(commands);
     rankyard::ctl::addParity(commands);
     rankyard::ctl::addData(commands);
+    rankyard::ctl::addInterop(commands);
     rankyard::ctl::addRuns(commands);
     rankyard::ctl::addCkpt(commands);
     return commands.run(argc, argv);

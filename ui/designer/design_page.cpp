@@ -2,6 +2,7 @@
 #include "ui/designer/design_page.h"
 
 #include "engine/base/file.h"
+#include "engine/interop/interop.h"
 #include "engine/spec/model_presets.h"
 #include "ui/common/actions.h"
 #include "ui/common/elided_label.h"
@@ -15,6 +16,7 @@
 #include "ui/designer/data_view.h"
 #include "ui/designer/design_document.h"
 #include "ui/designer/design_form.h"
+#include "ui/designer/import_list.h"
 #include "ui/designer/kind_legend.h"
 #include "ui/designer/rank_panel.h"
 #include "ui/designer/search_view.h"
@@ -218,6 +220,7 @@ QStringList DesignPage::recent() const { return m_context.settings->value(recent
 void DesignPage::begin(const Json &document, const QString &file)
 {
     m_open = true;
+    m_panel->imported()->dismiss();
     m_document->begin(document, file);
 }
 
@@ -225,6 +228,8 @@ Status DesignPage::open(const QString &file)
 {
     const std::string name = file.toStdString();
     RY_ASSIGN(const std::string text, readFile(name));
+    if (interop::engineOf(text))
+        return import(text, file);
     RY_ASSIGN(const Json document, parseJson(text, name, Code::BadJob));
     if (isClusterFile(document)) {
         m_document->set("cluster", QFileInfo(file).absoluteFilePath().toStdString());
@@ -245,6 +250,22 @@ Status DesignPage::open(const QString &file)
     RY_TRY(m_document->open(QFileInfo(file).absoluteFilePath()));
     m_open = true;
     remember(m_document->file());
+    return {};
+}
+
+/// What the other engine's file does not say stays as it is in the design. One step of undo.
+Status DesignPage::import(const std::string &text, const QString &file)
+{
+    interop::ImportOptions options;
+    if (m_document->job())
+        options.base = *m_document->job();
+    else
+        options.base.data.train = "corpus";
+    const QString shortName = QFileInfo(file).fileName();
+    RY_ASSIGN(interop::Imported imported, interop::importConfig(text, shortName.toStdString(), options));
+    m_panel->imported()->show(imported, shortName);
+    m_open = true;
+    m_document->replace(std::move(imported.job), tr("Import of %1").arg(shortName));
     return {};
 }
 
@@ -322,8 +343,9 @@ void DesignPage::chooseFile()
 {
     if (!mayLeave())
         return;
-    const QString file =
-        QFileDialog::getOpenFileName(this, tr("Open a design"), {}, tr("Jobs (*.json);;All files (*)"));
+    const QString file = QFileDialog::getOpenFileName(
+        this, tr("Open a design"), {},
+        tr("Jobs and other engines' configurations (*.json *.sh *.yaml *.yml *.toml);;All files (*)"));
     if (file.isEmpty())
         return;
     if (const Status opened = open(file); !opened)

@@ -47,7 +47,7 @@ public:
     explicit DesignPage(const Context &context, QWidget *parent = nullptr, VerdictRunner::Judge judge = {});
     ~DesignPage() override;
 
-    /// A job file, a model's config.json, or a cluster file, told by its content.
+    /// A job file, a model's config.json, a cluster file, or another engine's configuration, told by its content.
     Status open(const QString &file);
     /// The file of last time, or the sample's model on this machine; only when nothing is open.
     void openSomething();
@@ -90,6 +90,7 @@ private:
     void chooseRecent();
     bool mayLeave(); ///< asks where a change would be lost
     void keepDraft();
+    Status import(const std::string &text, const QString &file);
     void chooseConfig();
     void begin(const Json &document, const QString &file);
     void documentChanged();

@@ -5,6 +5,7 @@
 #include "ui/common/format.h"
 #include "ui/common/theme.h"
 #include "ui/designer/figure_row.h"
+#include "ui/designer/import_list.h"
 #include "ui/designer/memory_bars.h"
 #include "ui/designer/problem_note.h"
 
@@ -146,6 +147,8 @@ VerdictPanel::VerdictPanel(QWidget *parent) : QScrollArea(parent)
     setRole(m_busy, FontRole::Small);
     m_busy->hide();
     m_column->addWidget(m_busy);
+    m_imported = new ImportList(content);
+    m_column->addWidget(m_imported);
     m_figures = new QVBoxLayout;
     m_figures->setSpacing(0);
     m_column->addLayout(m_figures);

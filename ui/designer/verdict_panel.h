@@ -13,6 +13,7 @@ class QVBoxLayout;
 
 namespace rankyard::ui {
 
+class ImportList;
 class MemoryBars;
 
 /// What a design costs: fits or not, headline numbers that open into their formulas, memory by stage, traffic, what is wrong and
@@ -30,6 +31,7 @@ public:
     void setProblems(std::vector<predict::Problem> problems);
     void setBusy(bool busy);
     MemoryBars *bars() const { return m_bars; }
+    ImportList *imported() const { return m_imported; }
     QString headline() const;
     /// Rows of the traffic table, cells joined by " | ".
     QStringList trafficRows() const;
@@ -52,6 +54,7 @@ private:
     QLabel *m_headline;
     QLabel *m_aside;
     QLabel *m_busy;
+    ImportList *m_imported;
     QVBoxLayout *m_figures;
     QLabel *m_memoryTitle;
     MemoryBars *m_bars;
