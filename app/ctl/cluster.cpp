@@ -18,6 +18,12 @@ std::string gbps(double bandwidth)
     return bandwidth > 0 ? formatNumber(bandwidth / 1e9, 3) + " GB/s" : "–";
 }
 
+/// "1 node", "2 nodes"
+std::string counted(int count, const char *what)
+{
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 /// "8 × A100 SXM 80 GB"
 std::string gpusOf(const Node &node)
 {
@@ -56,9 +62,8 @@ std::string matrixOf(const Node &node)
 
 void showText(Output &output, const Cluster &cluster)
 {
-    output.line(cluster.name + ": " + std::to_string(cluster.nodes()) + " nodes, "
-                + std::to_string(cluster.gpus()) + " GPUs, " + std::to_string(cluster.nics())
-                + " network cards");
+    output.line(cluster.name + ": " + counted(cluster.nodes(), "node") + ", " + counted(cluster.gpus(), "GPU")
+                + ", " + counted(cluster.nics(), "network card"));
     for (const NodeGroup &group : cluster.groups) {
         const Node &node = cluster.types[static_cast<std::size_t>(group.type)];
         output.line("");

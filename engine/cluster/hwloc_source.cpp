@@ -3,6 +3,7 @@
 #include "engine/base/file.h"
 #include "engine/cluster/build.h"
 #include "engine/cluster/catalogue.h"
+#include "engine/cluster/nvml.h"
 #include "engine/cluster/sources.h"
 
 #include <hwloc.h>
@@ -224,6 +225,16 @@ Result<Cluster> thisMachine()
     Node &node = cluster.types[0];
     cluster.notes.insert(cluster.notes.begin(), "Read from this machine by hwloc");
     addRates(node);
+    if (const auto nvml = Nvml::open()) {
+        addNvml(node, *nvml);
+        if (!node.of(DeviceKind::Gpu).empty()) {
+            std::erase_if(cluster.notes, [](const std::string &note) {
+                return note.starts_with("hwloc does not tell NVLink");
+            });
+            cluster.notes.insert(cluster.notes.begin() + 1,
+                                 "GPUs, their memory and NVLink as NVIDIA's driver tells them");
+        }
+    }
     if (const std::string model = processorName(); !model.empty()) {
         node.type = model;
         for (Device &device : node.devices) {
