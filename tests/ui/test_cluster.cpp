@@ -15,6 +15,7 @@
 #include <QTableView>
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 
 using namespace rankyard;
@@ -220,6 +221,62 @@ private slots:
         else
             QVERIFY2(times[297] <= 64,
                      qPrintable(QString::number(times[297]))); // unoptimized builds, busy machines
+    }
+
+    // What is drawn and said of this machine is what was read last; another cluster has no use, and a hidden page does not ask.
+    void thisMachinesUseIsLive()
+    {
+        ActionRegistry registry;
+        Settings settings{QString()};
+        std::atomic<int> reads{0};
+        const LiveUse::MakeRead make = [&](const cluster::Node &machine) -> LiveUse::Read {
+            const std::size_t devices = machine.devices.size();
+            return [&reads, devices] {
+                ++reads;
+                std::vector<cluster::DeviceUse> use(devices);
+                use[0] = {0.25, 3.0 * 1024 * 1024 * 1024, -1};
+                use.back().busy = 0.875;
+                return use;
+            };
+        };
+        ClusterPage page(&registry, &settings, nullptr, nullptr, make);
+        page.resize(1280, 760);
+        QVERIFY(page.open(QStringLiteral("local")));
+        QCOMPARE(reads.load(), 0); // nobody looks
+        page.show();
+        QTRY_VERIFY(!page.use()->devices().empty());
+        QCOMPARE(page.inspector()->useRows().value(0), QStringLiteral("Busy 25 %"));
+        QVERIFY2(page.inspector()->useRows().value(1).startsWith(QStringLiteral("Memory in use 3.00 GiB of")),
+                 qPrintable(page.inspector()->useRows().value(1)));
+        page.canvas()->select(0, static_cast<int>(page.use()->devices().size()) - 1);
+        QCOMPARE(page.inspector()->useRows(), QStringList{QStringLiteral("Busy 88 %")});
+        QVERIFY(page.open(QStringLiteral("dgx-a100-80 x 2")));
+        QVERIFY(page.use()->devices().empty());
+        QVERIFY(page.inspector()->useRows().isEmpty());
+        QVERIFY(page.open(QStringLiteral("local")));
+        QTRY_VERIFY(!page.use()->devices().empty());
+        page.hide();
+        QVERIFY(page.use()->devices().empty());
+    }
+
+    // A cluster that is read on another thread: the newest one that was asked for is shown, an error in its place.
+    void openedLater()
+    {
+        Fixture f("dgx-a100-80 x 2");
+        f.page.openLater(QStringLiteral("dgx-h100 x 7"));
+        f.page.openLater(QStringLiteral("dgx-a100-80 x 5"));
+        QVERIFY(f.page.isOpening());
+        QCOMPARE(f.page.cluster()->nodes(), 2); // until the other is there
+        QTRY_VERIFY(!f.page.isOpening());
+        QCOMPARE(f.page.cluster()->nodes(), 5);
+        f.page.openLater(QStringLiteral("/no/such/file.json"));
+        QTRY_VERIFY(!f.page.isOpening());
+        QCOMPARE(f.page.cluster()->nodes(), 5); // kept behind the error
+        ActionRegistry registry;
+        auto gone = std::make_unique<ClusterPage>(&registry, &f.settings);
+        gone->openLater(QStringLiteral("dgx-h100 x 3"));
+        gone.reset(); // what it asked for comes to nobody
+        QCoreApplication::processEvents();
     }
 };
 

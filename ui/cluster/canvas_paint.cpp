@@ -199,7 +199,32 @@ void ClusterCanvas::paintNode(QPainter &painter, const BoxPlan::NodeBoxes &boxes
             text(inside, textOfBytes(device(box.device).bytes), mono, Token::Muted, Qt::AlignCenter);
         if (marks)
             text(inside, wordOf(marks), mono, Token::Text, Qt::AlignHCenter | Qt::AlignBottom);
+        const auto at = static_cast<std::size_t>(box.device);
+        if (node == 0 && at < m_use.size() && m_use[at].busy >= 0)
+            paintUse(painter, box.rect, m_use[at], !marks);
     }
+}
+
+/// A bar along the lower edge, as long as the device is busy.
+void ClusterCanvas::paintUse(QPainter &painter, const QRectF &box, const cluster::DeviceUse &use,
+                             bool withText) const
+{
+    const Theme &theme = Theme::instance();
+    const QRectF track(box.left() + 4, box.bottom() - 6, box.width() - 8, 3);
+    painter.setPen(Qt::NoPen);
+    painter.setBrush(theme.color(Token::Border));
+    painter.drawRoundedRect(track, 1.5, 1.5);
+    painter.setBrush(theme.color(Token::Accent));
+    painter.drawRoundedRect(QRectF(track.topLeft(), QSizeF(track.width() * use.busy, track.height())), 1.5,
+                            1.5);
+    if (!withText || box.height() < 40)
+        return;
+    QFont mono = theme.font(FontRole::MonoSmall);
+    mono.setPixelSize(11);
+    painter.setFont(mono);
+    painter.setPen(theme.color(Token::Text));
+    painter.drawText(box.adjusted(4, 0, -4, -8), Qt::AlignHCenter | Qt::AlignBottom,
+                     formatShort(100 * use.busy, Unit::Percent));
 }
 
 void ClusterCanvas::paintFold(QPainter &painter, const BoxPlan::Field &field) const

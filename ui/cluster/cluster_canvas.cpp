@@ -37,6 +37,7 @@ void ClusterCanvas::setCluster(const cluster::Cluster *cluster, const cluster::S
     m_cluster = cluster;
     m_slots = places;
     m_marks.clear();
+    m_use.clear();
     m_unfolded.assign(cluster ? cluster->groups.size() : 0, false);
     m_node = m_device = -1;
     m_fitted = true;
@@ -57,6 +58,12 @@ void ClusterCanvas::rebuild()
 void ClusterCanvas::setMarks(std::vector<std::uint8_t> marks)
 {
     m_marks = std::move(marks);
+    update();
+}
+
+void ClusterCanvas::setUse(std::vector<cluster::DeviceUse> use)
+{
+    m_use = std::move(use);
     update();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
+#include "engine/cluster/machine_use.h"
 #include "ui/cluster/box_plan.h"
 #include "ui/cluster/overlay.h"
 
@@ -22,6 +23,8 @@ public:
     /// Both outlive the canvas or are replaced by another call. Null: nothing to show.
     void setCluster(const cluster::Cluster *cluster, const cluster::Slots *places);
     void setMarks(std::vector<std::uint8_t> marks); ///< Overlay::Member bits by slot
+    /// How busy the devices of the first node are, by device; empty: not known.
+    void setUse(std::vector<cluster::DeviceUse> use);
     const BoxPlan &plan() const { return m_plan; }
 
     int selectedNode() const { return m_node; }
@@ -67,12 +70,14 @@ private:
     struct Batch;
     void paintField(QPainter &painter, const BoxPlan::Field &field, Batch &batch) const;
     void paintNode(QPainter &painter, const BoxPlan::NodeBoxes &boxes, int node, int type) const;
+    void paintUse(QPainter &painter, const QRectF &box, const cluster::DeviceUse &use, bool withText) const;
     void paintFold(QPainter &painter, const BoxPlan::Field &field) const;
     QString tipOf(const BoxPlan::Hit &hit) const;
 
     const cluster::Cluster *m_cluster = nullptr;
     const cluster::Slots *m_slots = nullptr;
     std::vector<std::uint8_t> m_marks;
+    std::vector<cluster::DeviceUse> m_use;
     std::vector<bool> m_unfolded;
     BoxPlan m_plan;
     double m_zoom = 1;

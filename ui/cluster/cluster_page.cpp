@@ -25,6 +25,7 @@
 #include <QSplitter>
 #include <QStackedWidget>
 #include <QTableView>
+#include <QThreadPool>
 #include <QUrl>
 
 namespace rankyard::ui {
@@ -36,7 +37,8 @@ constexpr QLatin1String local("local");
 
 } // namespace
 
-ClusterPage::ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *parent)
+ClusterPage::ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *parent, DataHub *hub,
+                         LiveUse::MakeRead makeRead)
     : QWidget(parent),
       m_registry(registry),
       m_settings(settings),
@@ -48,7 +50,8 @@ ClusterPage::ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *
       m_canvas(new ClusterCanvas(this)),
       m_matrix(new MatrixView(this)),
       m_fabric(new FabricView(this)),
-      m_inspector(new Inspector(this))
+      m_inspector(new Inspector(this)),
+      m_use(new LiveUse(hub, this, std::move(makeRead)))
 {
     setAcceptDrops(true);
     addActions();
@@ -90,6 +93,7 @@ ClusterPage::ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *
 
     connect(m_canvas, &ClusterCanvas::selectionChanged, this, &ClusterPage::refreshSelection);
     connect(m_canvas, &ClusterCanvas::planChanged, this, &ClusterPage::refreshSummary);
+    connect(m_use, &LiveUse::changed, this, &ClusterPage::refreshUse);
     connect(m_inspector, &Inspector::overlayChanged, this, [this] {
         m_canvas->setMarks(m_slots ? m_inspector->overlay().marks(*m_slots, m_canvas->selectedSlot())
                                    : std::vector<std::uint8_t>());
@@ -172,7 +176,7 @@ void ClusterPage::choosePreset()
     const QString id = m_source->currentData().toString();
     if (id.isEmpty())
         return;
-    (void)open(id == local ? id : QStringLiteral("%1 x %2").arg(id).arg(m_count->value()));
+    openLater(id == local ? id : QStringLiteral("%1 x %2").arg(id).arg(m_count->value()));
 }
 
 void ClusterPage::chooseFile()
@@ -180,12 +184,37 @@ void ClusterPage::chooseFile()
     const QString file = QFileDialog::getOpenFileName(this, tr("Open a cluster"), {},
                                                       tr("Clusters (*.json *.xml *.txt);;All files (*)"));
     if (!file.isEmpty())
-        (void)open(file);
+        openLater(file);
 }
 
 Status ClusterPage::open(const QString &what)
 {
-    auto read = cluster::openCluster(what.toStdString());
+    m_shown = ++m_asked;
+    return present(what, cluster::openCluster(what.toStdString()));
+}
+
+void ClusterPage::openLater(const QString &what)
+{
+    const std::uint64_t number = ++m_asked;
+    m_summary->setFullText(tr("Reading %1").arg(what));
+    const QPointer<ClusterPage> page(this);
+    QThreadPool::globalInstance()->start([page, what, number] {
+        auto read = std::make_shared<Result<cluster::Cluster>>(cluster::openCluster(what.toStdString()));
+        // Through the application: the page may be gone by now.
+        QMetaObject::invokeMethod(
+            QCoreApplication::instance(),
+            [page, what, number, read] {
+                if (!page || number != page->m_asked)
+                    return;
+                page->m_shown = number;
+                (void)page->present(what, std::move(*read));
+            },
+            Qt::QueuedConnection);
+    });
+}
+
+Status ClusterPage::present(const QString &what, Result<cluster::Cluster> read)
+{
     if (!read) {
         m_empty->show(QStringLiteral("error"), tr("This cluster cannot be shown"),
                       QString::fromStdString(read.error().text()),
@@ -193,6 +222,7 @@ Status ClusterPage::open(const QString &what)
         m_outer->setCurrentWidget(m_empty);
         return read.error();
     }
+    m_use->stop();
     // The views hold no copy: away with the old one before it goes.
     m_canvas->setCluster(nullptr, nullptr);
     m_matrix->setNode(nullptr, {});
@@ -220,7 +250,21 @@ Status ClusterPage::open(const QString &what)
     refreshSelection();
     refreshSummary();
     m_outer->setCurrentWidget(m_splitter);
+    watchUse();
     return {};
+}
+
+/// While the page is seen and shows this machine.
+void ClusterPage::watchUse()
+{
+    if (isVisible() && m_what == local && m_cluster)
+        m_use->watch(m_cluster->types[0]);
+}
+
+void ClusterPage::refreshUse()
+{
+    m_canvas->setUse(m_use->devices());
+    m_inspector->showUse(*m_use);
 }
 
 void ClusterPage::openSomething()
@@ -295,6 +339,13 @@ void ClusterPage::showEvent(QShowEvent *event)
 {
     QWidget::showEvent(event);
     openSomething();
+    watchUse();
+}
+
+void ClusterPage::hideEvent(QHideEvent *event)
+{
+    QWidget::hideEvent(event);
+    m_use->stop();
 }
 
 void ClusterPage::dragEnterEvent(QDragEnterEvent *event)
@@ -303,6 +354,6 @@ void ClusterPage::dragEnterEvent(QDragEnterEvent *event)
         event->acceptProposedAction();
 }
 
-void ClusterPage::dropEvent(QDropEvent *event) { (void)open(event->mimeData()->urls()[0].toLocalFile()); }
+void ClusterPage::dropEvent(QDropEvent *event) { openLater(event->mimeData()->urls()[0].toLocalFile()); }
 
 } // namespace rankyard::ui

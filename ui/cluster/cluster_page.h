@@ -3,6 +3,7 @@
 
 #include "engine/base/result.h"
 #include "engine/cluster/cluster.h"
+#include "ui/cluster/live_use.h"
 
 #include <QPointer>
 #include <QWidget>
@@ -34,11 +35,16 @@ class ClusterPage : public QWidget
 public:
     enum View { Boxes, Matrix, FabricOfNodes };
 
-    ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *parent = nullptr);
+    /// `hub`: whose ranks are shown on this machine while a run is on; null: none.
+    ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *parent = nullptr,
+                DataHub *hub = nullptr, LiveUse::MakeRead makeRead = {});
     ~ClusterPage() override;
 
     /// As cluster::openCluster takes it. An error is shown in place of the cluster, and returned.
     Status open(const QString &what);
+    /// The same, read on another thread: a large file holds up nothing. The newest one asked for is shown.
+    void openLater(const QString &what);
+    bool isOpening() const { return m_shown != m_asked; }
     /// What was open when the program ended, or this machine; only when nothing is open.
     void openSomething();
     void setView(View view);
@@ -49,12 +55,14 @@ public:
     MatrixView *matrix() const { return m_matrix; }
     FabricView *fabric() const { return m_fabric; }
     Inspector *inspector() const { return m_inspector; }
+    LiveUse *use() const { return m_use; }
     const cluster::Cluster *cluster() const { return m_cluster.get(); }
     QString summary() const;
 
 protected:
     void keyPressEvent(QKeyEvent *event) override;
     void showEvent(QShowEvent *event) override;
+    void hideEvent(QHideEvent *event) override;
     bool eventFilter(QObject *object, QEvent *event) override;
     void dragEnterEvent(QDragEnterEvent *event) override;
     void dropEvent(QDropEvent *event) override;
@@ -64,6 +72,9 @@ private:
     void buildHead();
     void chooseFile();
     void choosePreset();
+    Status present(const QString &what, Result<cluster::Cluster> read);
+    void watchUse();
+    void refreshUse();
     void refreshSummary();
     void refreshSelection();
 
@@ -82,6 +93,9 @@ private:
     MatrixView *m_matrix;
     FabricView *m_fabric;
     Inspector *m_inspector;
+    LiveUse *m_use;
+    std::uint64_t m_asked = 0; ///< by openLater
+    std::uint64_t m_shown = 0;
     std::unique_ptr<cluster::Cluster> m_cluster;
     std::unique_ptr<cluster::Slots> m_slots;
     QString m_what;

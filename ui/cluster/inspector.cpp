@@ -13,6 +13,8 @@
 #include <QStyle>
 #include <QVBoxLayout>
 
+#include <cmath>
+
 namespace rankyard::ui {
 
 namespace {
@@ -73,6 +75,8 @@ Inspector::Inspector(QWidget *parent) : QScrollArea(parent)
     };
     m_title = head({});
     m_facts = list();
+    m_useTitle = head(tr("Now"));
+    m_useLines = list();
     head(tr("Layout laid over it"));
     auto *axes = new QHBoxLayout;
     axes->setSpacing(8);
@@ -205,7 +209,50 @@ void Inspector::showSelection(int node, int device, int slot)
     m_device = device;
     m_slot = slot;
     fillFacts();
+    fillUse();
     fillGroups();
+}
+
+void Inspector::showUse(const LiveUse &use)
+{
+    m_use = &use;
+    fillUse();
+}
+
+QStringList Inspector::useRows() const { return m_useRows; }
+
+/// Without a selection the machine's own.
+void Inspector::fillUse()
+{
+    empty(m_useLines);
+    m_useRows.clear();
+    const auto add = [this](const QString &name, const QString &value) {
+        line(m_useLines, name, value);
+        m_useRows << name + QLatin1Char(' ') + value;
+    };
+    const auto at = static_cast<std::size_t>(std::max(0, m_device));
+    if (m_use && m_cluster && m_node <= 0 && at < m_use->devices().size()) {
+        const cluster::DeviceUse &use = m_use->devices()[at];
+        const cluster::Device &device = m_cluster->types[0].devices[at];
+        const bool gpu = device.kind == cluster::DeviceKind::Gpu;
+        const double all = gpu ? device.bytes : m_cluster->types[0].hostBytes();
+        if (use.busy >= 0)
+            add(tr("Busy"), formatShort(100 * use.busy, Unit::Percent));
+        if (use.bytes >= 0)
+            add(tr("Memory in use"),
+                tr("%1 of %2").arg(formatValue(use.bytes, Unit::Bytes), formatValue(all, Unit::Bytes)));
+        if (use.watts >= 0)
+            add(tr("Power"), QStringLiteral("%1 W").arg(std::lround(use.watts)));
+    }
+    if (const auto rank = m_use && m_cluster ? m_use->rank(m_slot) : std::nullopt) {
+        add(tr("Run"), m_use->run());
+        add(tr("Memory of the rank"), formatValue(rank->bytes, Unit::Bytes));
+        if (rank->mfu >= 0)
+            add(tr("MFU"), formatShort(100 * rank->mfu, Unit::Percent));
+        if (rank->tokensPerS >= 0)
+            add(tr("Tokens/s, all ranks"), formatValue(rank->tokensPerS, Unit::Count));
+    }
+    m_useTitle->setVisible(!m_useRows.isEmpty());
 }
 
 void Inspector::fillFacts()

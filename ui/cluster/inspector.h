@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
+#include "ui/cluster/live_use.h"
 #include "ui/cluster/overlay.h"
 
+#include <QPointer>
 #include <QScrollArea>
 
 class QFormLayout;
@@ -24,7 +26,10 @@ public:
     void showSelection(int node, int device, int slot);
     const Overlay &overlay() const { return m_overlay; }
     void setAxes(int tp, int pp, int dp);
-    QString verdict() const; ///< on the layout as a whole
+    /// What the selected device does now; kept, and looked at until it says something else.
+    void showUse(const LiveUse &use);
+    QStringList useRows() const; ///< "name value"
+    QString verdict() const;     ///< on the layout as a whole
 
 signals:
     void overlayChanged();
@@ -34,16 +39,21 @@ private:
     void rebuildOverlay();
     void fillFacts();
     void fillGroups();
+    void fillUse();
     void line(QVBoxLayout *into, const QString &name, const QString &value, const char *tone = nullptr);
 
     const cluster::Cluster *m_cluster = nullptr;
     const cluster::Slots *m_slots = nullptr;
     Overlay m_overlay;
+    QPointer<const LiveUse> m_use;
+    QStringList m_useRows;
     int m_node = -1;
     int m_device = -1;
     int m_slot = -1;
     QLabel *m_title;
     QVBoxLayout *m_facts;
+    QLabel *m_useTitle;
+    QVBoxLayout *m_useLines;
     QVBoxLayout *m_groups;
     QLabel *m_groupsTitle;
     QSpinBox *m_axes[3]; ///< tp, pp, dp

@@ -263,7 +263,7 @@ Status DesignPage::import(const std::string &text, const QString &file)
         options.base.data.train = "corpus";
     const QString shortName = QFileInfo(file).fileName();
     RY_ASSIGN(interop::Imported imported, interop::importConfig(text, shortName.toStdString(), options));
-    m_panel->imported()->show(imported, shortName);
+    m_panel->imported()->tell(imported, shortName);
     m_open = true;
     m_document->replace(std::move(imported.job), tr("Import of %1").arg(shortName));
     return {};

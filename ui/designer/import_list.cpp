@@ -45,7 +45,7 @@ QString ImportList::headline() const { return m_title->text(); }
 
 QStringList ImportList::rows() const { return m_texts; }
 
-void ImportList::show(const interop::Imported &imported, const QString &file)
+void ImportList::tell(const interop::Imported &imported, const QString &file)
 {
     while (QLayoutItem *item = m_rows->takeAt(0)) {
         delete item->widget();
@@ -62,7 +62,7 @@ void ImportList::show(const interop::Imported &imported, const QString &file)
         m_rows->addWidget(all);
     }
     setAccessibleDescription(m_texts.join(QStringLiteral(". ")));
-    QWidget::show();
+    show();
 }
 
 void ImportList::addRows(const interop::Imported &imported, Remark::Kind kind, const QString &title)

@@ -18,7 +18,7 @@ public:
     explicit ImportList(QWidget *parent = nullptr);
 
     /// `file` without its folder.
-    void show(const interop::Imported &imported, const QString &file);
+    void tell(const interop::Imported &imported, const QString &file);
     void dismiss();
     QString headline() const;
     /// "path = value: why", what was lost first.

@@ -86,7 +86,7 @@ void MainWindow::build()
 
     m_home = new HomePage(m_hub, m_registry, central);
     m_runs = new RunsPage(m_hub, m_actions, m_registry, m_settings, central);
-    m_cluster = new ClusterPage(m_registry, m_settings, central);
+    m_cluster = new ClusterPage(m_registry, m_settings, central, m_hub);
     m_design = new DesignPage({m_registry, m_settings, m_notices, m_actions}, central);
     m_monitor = new MonitorPage(m_hub, m_actions, m_registry, m_settings, central);
     m_settingsPage =
