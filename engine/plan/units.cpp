@@ -196,6 +196,34 @@ std::int64_t lossChunkTokens(const spec::JobSpec &job)
     return std::min(roundUp((tokens + chunks - 1) / chunks, 16), tokens);
 }
 
+LayerBytes layerBytes(const spec::JobSpec &job, bool recomputed)
+{
+    const Split split(job);
+    const bool llama = isLlama(job.model);
+    const DType compute = job.precision.compute;
+    const auto size = static_cast<std::int64_t>(bytesOf(compute));
+    const auto statSize = static_cast<std::int64_t>(bytesOf(compute == DType::F64 ? DType::F64 : DType::F32));
+    const std::int64_t residual = split.rows * split.hidden * size;
+    const std::int64_t qkv = split.tokens * split.qkvWidth() * size;
+    const std::int64_t o = split.tokens * split.qWidth() * size;
+    const std::int64_t a = split.tokens * split.ffn * size;
+    const std::int64_t u = llama ? 2 * a : a;
+    const std::int64_t stats = 2 * split.rows * (llama ? 1 : 2) * statSize;
+    const std::int64_t lse = split.heads * split.tokens * statSize;
+    LayerBytes bytes;
+    bytes.pending = 4 * residual + qkv + o + u + a; // n and dx of both halves; dqkv, o, du, a
+    const std::string &mode = recomputed ? job.recompute.mode : "none";
+    if (mode == "full")
+        bytes.kept = job.recompute.toHost ? 0 : job.recompute.partition ? residual / job.layout.tp : residual;
+    else if (mode == "attention")
+        bytes.kept = 2 * residual + qkv + u;
+    else if (mode == "selective")
+        bytes.kept = 2 * residual + qkv + o + lse + u;
+    else
+        bytes.kept = 4 * residual + qkv + o + u + a + stats + lse;
+    return bytes;
+}
+
 std::int64_t opFlops(const spec::JobSpec &job, OpKind kind, Segment segment, std::int64_t tokens)
 {
     const bool forward = kind == OpKind::Forward || kind == OpKind::Recompute;

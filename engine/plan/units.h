@@ -168,6 +168,14 @@ std::vector<TensorSpec> modelTensors(const spec::JobSpec &job);
 /// Tokens of a loss chunk: bounded so that a chunk of logits stays near the last-level cache; at least 128.
 std::int64_t lossChunkTokens(const spec::JobSpec &job);
 
+/// Bytes of activations that a layer holds of one micro-batch, off the table above.
+struct LayerBytes {
+    std::int64_t kept = 0;    ///< from its forward to the gradient of its input
+    std::int64_t pending = 0; ///< from there to the gradients of its weights, where a schedule puts these off
+};
+/// `recomputed`: of a layer that job.recompute takes. `kept` is then its part in slices or on the device only, `pending` the same.
+LayerBytes layerBytes(const spec::JobSpec &job, bool recomputed);
+
 /// Floating-point operations of an op on `tokens` on one rank: 2·T·in·out for a linear layer and each of its two gradients; causal
 /// attention core 4·T·seq·Q forward counted whole (the convention of the peers), 2× that backward; the rest 0. The head's loss
 /// is Forward here and its two gradients BackwardInput and BackwardWeight, although one op of a train program does all three.

@@ -44,13 +44,7 @@ Result<UnitMemory> unitMemory(const spec::JobSpec &asked)
     }
     unit.kept = live[1] - live[0];
     unit.work = live[0] - unit.kept;
-    const plan::Split split(job);
-    const auto bytes = static_cast<double>(bytesOf(job.precision.compute));
-    const auto width = static_cast<double>(split.qkvWidth());
-    // dqkv and the two dx that weight gradients still need; du has u's place.
-    unit.deferred = bytes
-        * (static_cast<double>(split.tokens) * width
-           + 2 * static_cast<double>(split.rows) * static_cast<double>(job.model.hidden));
+    unit.deferred = static_cast<double>(plan::layerBytes(job, job.recompute.mode != "none").pending);
     return unit;
 }
 
@@ -100,6 +94,27 @@ double inFlight(const Layout &layout, int stage)
 
 namespace {
 
+/// Bytes of a stage's micro-batches in flight, `kept` each, and of weight gradients that are put off, `pending` each: as
+/// plan/passes/schedule.cpp has them at their most.
+double heldOf(const Layout &layout, int stage, double kept, double pending)
+{
+    const double m = layout.microBatches;
+    const double p = layout.pp;
+    const double s = stage;
+    const double flight = inFlight(layout, stage);
+    const bool v = layout.schedule == Schedule::ZeroBubbleV;
+    if (layout.pp == 1 || (!v && layout.schedule != Schedule::ZeroBubbleH1))
+        return flight * kept;
+    const double chunk = v ? 0.5 : 1;
+    const double limit = (p + chunk) * kept;
+    if (flight * kept + chunk * (pending - kept) > limit)
+        return flight * kept; // backwards are not parted
+    // A V empties with p + s chunks in flight, of which 2s leave their weights for later.
+    const double late = v ? (p - s) / 2 * kept + std::min(m, s) * pending
+                          : (flight - 1) * kept + std::min(m - flight + 1, s + 1) * pending;
+    return std::max(flight * kept, std::min(late, limit));
+}
+
 ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory,
                          const Layout &layout, int stage, double layers, double params)
 {
@@ -119,9 +134,7 @@ ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const U
     if (layout.zero >= 3)
         bytes.gathered = state.param * std::min(params, std::max(state.maxLive, 2 * unit.layerParams));
     const double flight = inFlight(layout, stage);
-    const bool parts = layout.schedule == Schedule::ZeroBubbleH1 || layout.schedule == Schedule::ZeroBubbleV;
-    const double pending = layout.pp > 1 && parts ? std::min<double>(layout.microBatches, stage + 1) : 0;
-    bytes.activations = flight * layers * memory.kept + memory.work + pending * layers * memory.deferred
+    bytes.activations = heldOf(layout, stage, layers * memory.kept, layers * memory.deferred) + memory.work
         + (layout.pp > 1 ? (flight + 1) * unit.boundaryBytes : 0);
     bytes.workspace =
         stage == layout.pp - 1 || layout.schedule == Schedule::ZeroBubbleV ? memory.workspace : 0;

@@ -16,7 +16,7 @@ struct UnitMemory {
     double work = 0;      ///< beyond what the layers keep: the layer in work, embedding and head
     double workspace = 0; ///< logits of a chunk
     double deferred =
-        0; ///< of a layer, kept from the input's to the weight's gradient where schedules part them
+        0; ///< of a layer, from the gradient of its input to those of its weights where schedules part them
 };
 /// By the job's model, micro-batch, tp, cp, sequence parallelism, precision and recomputation; its other keys do not matter.
 Result<UnitMemory> unitMemory(const spec::JobSpec &job);

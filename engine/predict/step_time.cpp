@@ -213,6 +213,7 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
     unit.backwardInput = withHost(layer.input, host) + shown * (micro.sequenceParallel ? 1.25 : 1);
     unit.backwardWeight = withHost(layer.weight, host / 2);
     unit.recompute = full ? withHost(again, host) + shown * twice : again;
+    unit.parts = !full;
     unit.exposedTensor = shown * ((micro.sequenceParallel ? 2.25 : 2) + (full ? twice : 0));
     unit.embedding =
         segmentSeconds(cost, local, OpKind::Forward, UnitKind::Embedding, Segment::Lookup, local.tokens)
@@ -265,14 +266,18 @@ double bubbleOf(const UnitTimes &unit, const Layout &layout, const Stages &stage
     if (layout.pp == 1)
         return 0;
     const double ramp = stages.sum - stages.longest;
-    const double weight = unit.layer() > 0 ? unit.backwardWeight / unit.layer() : 0;
+    // Layers that are computed again whole are not held for their weights' gradients (plan/passes/schedule.h).
+    const double weight = unit.layer() > 0 && unit.parts ? unit.backwardWeight / unit.layer() : 0;
     switch (layout.schedule) {
     case Schedule::Interleaved:
         return ramp / std::max(1, layout.virtualStages);
     case Schedule::ZeroBubbleH1:
         return ramp * std::max(0.0, 1 - 2 * weight);
-    case Schedule::ZeroBubbleH2:
     case Schedule::ZeroBubbleV:
+        if (!unit.parts) // a V all the same: no stage waits for another's second forward
+            return ramp * (1 - unit.recompute / unit.layer());
+        [[fallthrough]];
+    case Schedule::ZeroBubbleH2:
         return ramp * std::max(0.0, 1 - 3 * weight);
     case Schedule::GPipe:
     case Schedule::OneFOneB:

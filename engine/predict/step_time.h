@@ -22,8 +22,10 @@ struct UnitTimes {
     double backwardWeight = 0;
     double recompute = 0;
     double exposedTensor = 0; ///< of those, waits for tensor, context and expert groups
-    double embedding = 0;     ///< forward and backward
-    double head = 0;          ///< forward and backward
+    bool parts =
+        true; ///< zero-bubble schedules put weight gradients off: not where layers are computed again whole
+    double embedding = 0; ///< forward and backward
+    double head = 0;      ///< forward and backward
     double layers = 0;
     double layerParams = 0;  ///< on this rank, without expert parallel copies
     double expertParams = 0; ///< of those, experts: reduced over dp / ep

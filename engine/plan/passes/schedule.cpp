@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/passes/schedule.h"
 
-#include "engine/plan/plan.h"
+#include "engine/plan/passes/pass.h"
 #include "engine/plan/units.h"
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 namespace rankyard::plan {
 
@@ -169,6 +170,69 @@ Actions zeroBubbleV(std::int32_t microbatches, std::int32_t pp, std::int32_t sta
     return actions;
 }
 
+/// What a stage's chunks hold of one micro-batch, bytes by chunk.
+std::vector<LayerBytes> chunkBytes(const spec::JobSpec &job, std::int32_t stage)
+{
+    const LayerBytes plain = layerBytes(job, false);
+    const LayerBytes again = layerBytes(job, true);
+    const std::vector<StageSpan> spans = stageSpans(job);
+    std::vector<LayerBytes> chunks;
+    for (std::int32_t chunk = 0; chunk < chunksOf(job); ++chunk) {
+        const StageSpan &span = spans[static_cast<std::size_t>(virtualStageOf(job, stage, chunk))];
+        LayerBytes &bytes = chunks.emplace_back();
+        for (std::int32_t i = span.begin; i < span.end; ++i) {
+            const LayerBytes &layer = recomputes(job.recompute, i) ? again : plain;
+            bytes.kept += layer.kept;
+            bytes.pending += layer.pending;
+        }
+    }
+    return chunks;
+}
+
+/// Keeps what a stage holds within p micro-batches and a chunk: where the next action would not fit, the oldest weight parts come
+/// first (Qi et al. 2023, section 3.1: "W to recycle memory"); a backward that does not fit at all is not parted.
+Actions withinMemory(const Actions &planned, const std::vector<LayerBytes> &chunks, std::int64_t pp)
+{
+    const auto of = [&](std::int32_t chunk) { return chunks[static_cast<std::size_t>(chunk)]; };
+    std::int64_t limit = 0;
+    for (const LayerBytes &chunk : chunks)
+        limit += pp * chunk.kept;
+    Actions actions;
+    std::deque<Action> pending;
+    std::int64_t held = 0;
+    const auto makeRoom = [&](std::int64_t bytes, std::int64_t most) {
+        for (; held + bytes > most && !pending.empty(); pending.pop_front()) {
+            actions.push_back(pending.front());
+            held -= of(pending.front().chunk).pending;
+        }
+        return held + bytes <= most;
+    };
+    for (Action action : planned) {
+        const LayerBytes bytes = of(action.chunk);
+        const std::int64_t most = limit + bytes.kept;
+        if (action.kind == ActionKind::Forward) {
+            makeRoom(bytes.kept, most);
+            held += bytes.kept;
+        } else if (action.kind == ActionKind::BackwardInput) {
+            if (makeRoom(bytes.pending - bytes.kept, most)) {
+                pending.push_back({ActionKind::BackwardWeight, action.chunk, action.microbatch});
+                held += bytes.pending;
+            } else {
+                action.kind = ActionKind::Backward;
+            }
+            held -= bytes.kept;
+        } else if (const auto found = std::find(pending.begin(), pending.end(), action);
+                   found != pending.end()) {
+            pending.erase(found);
+            held -= bytes.pending;
+        } else {
+            continue; // done earlier
+        }
+        actions.push_back(action);
+    }
+    return actions;
+}
+
 } // namespace
 
 std::int32_t chunksOf(const spec::JobSpec &job)
@@ -239,9 +303,9 @@ std::vector<Action> trainSchedule(const spec::JobSpec &job, std::int32_t stage)
     if (schedule == "interleaved")
         return interleaved(m, pp, chunksOf(job), stage);
     if (schedule == "zb-h1")
-        return zeroBubbleH1(m, pp, stage);
+        return withinMemory(zeroBubbleH1(m, pp, stage), chunkBytes(job, stage), pp);
     if (schedule == "zbv")
-        return zeroBubbleV(m, pp, stage);
+        return withinMemory(zeroBubbleV(m, pp, stage), chunkBytes(job, stage), pp);
     return oneForwardOneBackward(m, pp, stage);
 }
 

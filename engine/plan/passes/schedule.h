@@ -48,6 +48,9 @@ struct Action {
 ///   interleaved  the same over `virtual` chunks, micro-batches in groups of pp (Narayanan et al. 2021)
 ///   zb-h1        1f1b with the backward in two: the weight part of a micro-batch `stage` backwards later (Qi et al. 2023)
 ///   zbv          two chunks in a V (Qi et al. 2024, with PyTorch's order of actions)
+/// Both are held to the memory that their papers promise: p micro-batches of the stage, and what one chunk in work has beyond. A
+/// layer that is computed again holds more from its input's to its weights' gradient than it kept before; then weight parts come
+/// earlier, or are not parted at all, and some of the bubble comes back.
 std::vector<Action> trainSchedule(const spec::JobSpec &job, std::int32_t stage);
 /// Forwards only, chunk after chunk for each group of pp micro-batches.
 std::vector<Action> evalSchedule(const spec::JobSpec &job, std::int32_t stage);

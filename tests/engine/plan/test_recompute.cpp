@@ -79,6 +79,8 @@ TEST(Recompute, ActivationsOfALayer)
     EXPECT_EQ(perLayer("selective"), residual * (1 + 3 + 1 + 1 + 4) + lse);
     EXPECT_EQ(perLayer("attention"), residual * (1 + 3 + 1 + 4));
     EXPECT_EQ(perLayer("full"), residual);
+    for (const char *mode : {"none", "selective", "attention", "full"})
+        EXPECT_EQ(perLayer(mode), layerBytes(recomputeJob(mode), true).kept) << mode;
 }
 
 /// What is repeated: one forward of the layers but for the last product; selective at most 2 % of the FLOPs.
