@@ -139,6 +139,7 @@ spec::JobSpec oneRankJob(const spec::JobSpec &job)
     one.recompute = spec::Recompute();
     one.offload = spec::Offload();
     one.compression = spec::Compression();
+    one.precision.reduce = one.precision.grad;
     return one;
 }
 
@@ -151,15 +152,22 @@ Result<ParityReport> checkParity(const spec::JobSpec &job, const ParityOptions &
 Result<ParityReport> checkParity(const plan::Plan &plan, const ParityOptions &options)
 {
     RY_ASSIGN(plan::Plan alone, plan::makePlan(oneRankJob(plan.job)));
-    const bool lossy = plan.job.compression.mode != "none";
+    const bool converts = plan.job.precision.reduce != plan.job.precision.grad;
+    const bool lossy = plan.job.compression.mode != "none" || converts;
     if (lossy && plan.job.layout.cp > 1)
-        return Error::make(
-                   Code::BadJob,
-                   "parity of compressed reductions is checked without context parallelism: what each of "
-                   "its ranks adds to a gradient cannot be told apart on one rank",
-                   "layout.cp")
+        return Error::make(Code::BadJob,
+                           "parity of lossy reductions is checked without context parallelism: what each of "
+                           "its ranks adds to a gradient cannot be told apart on one rank",
+                           "layout.cp")
             .withFound(std::to_string(plan.job.layout.cp))
-            .withExpected("1, or compression.mode none");
+            .withExpected("1, or compression.mode none and precision.reduce as precision.grad");
+    if (converts && plan.job.layout.sequenceParallel)
+        return Error::make(Code::BadJob,
+                           "parity of sums in another type is checked without sequence parallelism: what "
+                           "each rank's rows add to a gradient cannot be told apart on one rank",
+                           "layout.sequence_parallel")
+            .withFound("true")
+            .withExpected("false, or precision.reduce as precision.grad");
     const ThreadRanks::DeviceFactory &makeOne =
         options.makeReference ? options.makeReference : options.makeDevice;
     const auto makeReplicas = [&] { return makeReplicaDevice(makeOne(), plan); };

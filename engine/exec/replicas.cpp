@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/exec/replicas.h"
 
+#include "engine/comm/reduce.h"
 #include "engine/exec/elements.h"
 #include "engine/plan/shard.h"
 
@@ -45,7 +46,8 @@ class ReplicaDevice : public Device
 public:
     ReplicaDevice(std::unique_ptr<Device> inner, const plan::Plan &layout)
         : m_inner(std::move(inner)),
-          m_layout(layout)
+          m_layout(layout),
+          m_converts(layout.job.precision.reduce != layout.job.precision.grad)
     {}
 
     std::string name() const override { return m_inner->name(); }
@@ -75,6 +77,17 @@ private:
     const plan::Tensor &tensorOf(const std::string &name) const;
     std::byte *gradientOf(Block &block, const plan::Tensor &tensor, std::int64_t element);
     void sumExactly();
+    void sumConverted();
+    void sumConverted(const plan::Tensor &tensor);
+    std::vector<std::byte> reduced(const std::vector<std::vector<std::byte>> &contributions,
+                                   std::int64_t count) const;
+    std::vector<std::byte> converted(DType from, const std::byte *values, DType to, std::int64_t count) const;
+    /// Replica by replica, each micro-batch apart where each is reduced by itself.
+    std::int64_t apart() const
+    {
+        const spec::JobSpec &job = m_layout.job;
+        return m_converts && job.zero.stage >= 2 ? job.microBatches() : 1;
+    }
     void move(Part &part, bool in);
 
     std::unique_ptr<Device> m_inner;
@@ -83,7 +96,8 @@ private:
     std::vector<std::byte *> m_address;           ///< its buffers
     std::int64_t m_bytes = 0;                     ///< of all gradients
     DType m_type = DType::F32;
-    bool m_apart = false; ///< a tied embedding's two gradients
+    bool m_converts = false; ///< gradients are summed in another type
+    bool m_apart = false;    ///< a tied embedding's two gradients
     std::vector<Replica> m_replicas;
     std::deque<plan::Op> m_ops; ///< as they are bound
     std::vector<Part> m_parts;
@@ -137,7 +151,7 @@ Status ReplicaDevice::prepare(const BindContext &context)
         for (const plan::Tensor &tensor : m_layout.program(plan::ProgramKind::Train, rank).tensors)
             m_apart = m_apart || !tensor.counted;
     }
-    for (std::int64_t replica = 0; replica < m_layout.job.layout.dp; ++replica)
+    for (std::int64_t i = 0; i < m_layout.job.layout.dp * apart(); ++i)
         m_replicas.push_back({Block(m_bytes), Block(m_apart ? m_bytes : 0)});
     return bindBuckets();
 }
@@ -201,7 +215,7 @@ Status ReplicaDevice::bindBuckets()
 Result<std::unique_ptr<BoundOp>> ReplicaDevice::bindBackward(const BindContext &context, const plan::Op &op)
 {
     std::vector<std::byte *> address(context.address.begin(), context.address.end());
-    const auto replica = static_cast<std::size_t>(op.microbatch / m_layout.job.microBatches());
+    const auto replica = static_cast<std::size_t>(op.microbatch / (m_layout.job.microBatches() / apart()));
     m_ops.push_back(op);
     for (const plan::BufferId id : op.writes) {
         const plan::Buffer &buffer = context.program->buffer(id);
@@ -251,6 +265,81 @@ void ReplicaDevice::sumExactly()
     }
 }
 
+std::vector<std::byte> ReplicaDevice::converted(DType from, const std::byte *values, DType to,
+                                                std::int64_t count) const
+{
+    std::vector<double> wide(static_cast<std::size_t>(count));
+    std::vector<std::byte> result(wide.size() * bytesOf(to));
+    loadElements(from, values, 0, wide.data(), count);
+    storeElements(to, result.data(), 0, wide.data(), count);
+    return result;
+}
+
+/// As a communicator sums: in the ranks' order, rounded once. One contribution is its own sum.
+std::vector<std::byte> ReplicaDevice::reduced(const std::vector<std::vector<std::byte>> &contributions,
+                                              std::int64_t count) const
+{
+    std::vector<std::byte> sum(contributions.front().size());
+    std::vector<const void *> inputs;
+    for (const std::vector<std::byte> &each : contributions)
+        inputs.push_back(each.data());
+    comm::reduce(m_layout.job.precision.reduce, comm::ReduceOp::Sum, inputs.data(),
+                 static_cast<int>(inputs.size()), sum.data(), count);
+    return sum;
+}
+
+/// In precision.reduce over the replicas of a block, over blocks, over the copies of a tied embedding; micro-batches' sums add up in
+/// precision.grad before blocks are summed.
+void ReplicaDevice::sumConverted(const plan::Tensor &tensor)
+{
+    const spec::JobSpec &job = m_layout.job;
+    const DType type = job.precision.reduce;
+    const std::int64_t count = tensor.numel, dp = job.layout.dp, times = apart();
+    const std::int64_t block = plan::shardRanks(job) > 0 ? plan::shardRanks(job) : dp;
+    std::vector<std::vector<std::byte>> copies; // of a tied embedding: one on each end
+    for (Block Replica::*copy : {&Replica::whole, &Replica::head}) {
+        if (copy == &Replica::head && !(m_apart && tensor.name == "wte.weight"))
+            continue;
+        std::vector<std::vector<std::byte>> blocks;
+        for (std::int64_t first = 0; first < dp; first += block) {
+            std::vector<double> sum(static_cast<std::size_t>(count), 0.0), values(sum.size());
+            for (std::int64_t time = 0; time < times; ++time) {
+                std::vector<std::vector<std::byte>> contributions;
+                for (std::int64_t replica = first; replica < first + block; ++replica) {
+                    Replica &own = m_replicas[static_cast<std::size_t>(replica * times + time)];
+                    contributions.push_back(converted(m_type, gradientOf(own.*copy, tensor, 0), type, count));
+                }
+                const std::vector<std::byte> one = reduced(contributions, count);
+                loadElements(type, one.data(), 0, values.data(), count);
+                for (std::size_t i = 0; i < sum.size(); ++i)
+                    sum[i] += values[i];
+                std::vector<std::byte> rounded(sum.size() * bytesOf(m_type));
+                storeElements(m_type, rounded.data(), 0, sum.data(), count);
+                loadElements(m_type, rounded.data(), 0, sum.data(), count);
+            }
+            if (times > 1 && block == dp) { // no second sum: as they have added up
+                storeElements(m_type, m_address[static_cast<std::size_t>(tensor.grad)], 0, sum.data(), count);
+                return;
+            }
+            std::vector<std::byte> back(sum.size() * bytesOf(type));
+            storeElements(type, back.data(), 0, sum.data(), count);
+            blocks.push_back(std::move(back));
+        }
+        copies.push_back(reduced(blocks, count));
+    }
+    const std::vector<std::byte> sum = converted(type, reduced(copies, count).data(), m_type, count);
+    std::memcpy(m_address[static_cast<std::size_t>(tensor.grad)], sum.data(), sum.size());
+}
+
+/// What no other rank has is not converted.
+void ReplicaDevice::sumConverted()
+{
+    for (const plan::Tensor &tensor : m_program->tensors) {
+        if (m_layout.job.layout.dp > 1 || (m_apart && tensor.name == "wte.weight"))
+            sumConverted(tensor);
+    }
+}
+
 /// Between the one rank's gradients and a rank's bucket: its replica's in, or the decoded sum out, where copies of a tied
 /// embedding add up.
 void ReplicaDevice::move(Part &part, bool in)
@@ -285,6 +374,8 @@ void ReplicaDevice::move(Part &part, bool in)
 void ReplicaDevice::exchange(StepState &state)
 {
     sumExactly();
+    if (m_converts)
+        sumConverted();
     for (const Part &part : m_parts) {
         const plan::StepProgram &program = m_layout.program(plan::ProgramKind::Train, part.rank);
         for (const plan::TensorId id : program.buckets[static_cast<std::size_t>(part.bucket)].tensors) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/comm/reduce.h"
 #include "engine/kernels/bind.h"
+#include "engine/kernels/convert.h"
 #include "engine/plan/shard.h"
 
 #include <algorithm>
@@ -111,8 +112,31 @@ BindResult bindGradNorm(KernelDevice &device, const exec::BindContext &context, 
     });
 }
 
+namespace {
+
+BindResult bindConversion(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
+{
+    const Binder b(device, context, op);
+    RY_TRY(b.require(1, 1));
+    const plan::Buffer &from = b.readBuffer(0), &to = b.writeBuffer(0);
+    const std::int64_t count = plan::numelOf(from.shape);
+    if (!device.converts() || !canConvert(from.dtype) || !canConvert(to.dtype)
+        || count != plan::numelOf(to.shape))
+        return b.missing(std::string("no conversion from ") + nameOf(from.dtype) + " to " + nameOf(to.dtype));
+    return b.make(
+        [&device, conversion = Conversion{from.dtype, b.read(0), to.dtype, b.write(0), count, op.accumulate}](
+            exec::StepState &) { device.convert(conversion); });
+}
+
+} // namespace
+
 BindResult bindAdd(KernelDevice &device, const exec::BindContext &context, const plan::Op &op)
 {
+    const auto typeOf = [&](const std::vector<plan::BufferId> &ids) {
+        return ids.empty() ? DType::F32 : context.program->buffer(ids[0]).dtype;
+    };
+    if (typeOf(op.reads) != typeOf(op.writes))
+        return bindConversion(device, context, op);
     if (!op.accumulate)
         return bindCopy(device, context, op);
     const Binder b(device, context, op);

@@ -2,6 +2,7 @@
 #include "engine/kernels/cpu_device.h"
 
 #include "engine/comm/reduce.h"
+#include "engine/kernels/convert.h"
 
 #include <algorithm>
 #include <cstring>
@@ -84,6 +85,20 @@ void CpuDevice::add(DType type, const void *from, void *to, std::int64_t count)
         std::byte *sum = static_cast<std::byte *>(to) + range.begin * size;
         const void *inputs[] = {sum, static_cast<const std::byte *>(from) + range.begin * size};
         comm::reduce(type, comm::ReduceOp::Sum, inputs, 2, sum, range.size());
+    });
+}
+
+void CpuDevice::convert(const Conversion &c)
+{
+    const auto fromSize = static_cast<std::int64_t>(bytesOf(c.fromType));
+    const auto toSize = static_cast<std::int64_t>(bytesOf(c.toType));
+    m_team->run([&](int thread) {
+        const Range range = share(c.count, m_team->size(), thread, 64);
+        Conversion part = c;
+        part.from = static_cast<const std::byte *>(c.from) + range.begin * fromSize;
+        part.to = static_cast<std::byte *>(c.to) + range.begin * toSize;
+        part.count = range.size();
+        kernels::convert(part);
     });
 }
 

@@ -52,6 +52,8 @@ public:
     void copyRows(void *to, std::int64_t toStride, const void *from, std::int64_t fromStride,
                   std::int64_t bytes, std::int64_t rows) override;
     void add(DType type, const void *from, void *to, std::int64_t count) override;
+    bool converts() const override { return true; }
+    void convert(const Conversion &conversion) override;
     void encode(const Encoding &encoding) override;
     void decode(const Decoding &decoding) override;
     Result<std::unique_ptr<exec::BoundOp>> bindFileCopy(const Transfer &transfer) override;

@@ -22,6 +22,16 @@ struct RowPlaces {
     std::vector<std::int32_t> positions; ///< those of `position`, to be read while binding
 };
 
+/// Elements of one type into another.
+struct Conversion {
+    DType fromType = DType::F32;
+    const void *from = nullptr;
+    DType toType = DType::F32;
+    void *to = nullptr;
+    std::int64_t count = 0;
+    bool accumulate = false; ///< adds, in the wider of the two types, rounded once
+};
+
 /// A device whose ops are calls of a kernel table. Binding (bind.h) is the same for all of them; they differ in where memory is
 /// and in when a call has done its work: on the CPU when it returns, on a GPU in the order of the current stream. Called from the
 /// rank's interpreter thread; what it has bound must not outlive it.
@@ -47,6 +57,9 @@ public:
                           std::int64_t bytes, std::int64_t rows) = 0;
     /// to += from, of floating types.
     virtual void add(DType type, const void *from, void *to, std::int64_t count) = 0;
+    /// to = from, or to += from, each in its floating type; only where `converts`.
+    virtual bool converts() const { return false; }
+    virtual void convert(const Conversion &) {}
     virtual void encode(const Encoding &encoding) = 0;
     virtual void decode(const Decoding &decoding) = 0;
     /// A copy from or to a file that may go on beside the interpreter; null where copy() will do.

@@ -23,7 +23,22 @@ std::string algorithm(const JobSpec &job) { return job.comm.algorithm; }
 std::int64_t replicas(const JobSpec &job) { return job.layout.dp * job.layout.cp; }
 std::string compressionMode(const JobSpec &job) { return job.compression.mode; }
 
+bool converts(const JobSpec &job) { return job.precision.reduce != job.precision.grad; }
+std::string reduceType(const JobSpec &job) { return nameOf(job.precision.reduce); }
+
 constexpr Combination table[] = {
+    {"precision.reduce", "codes are gathered: there is no sum to make in another type",
+     [](const JobSpec &job) { return converts(job) && compresses(job); }, reduceType,
+     "precision.grad, or compression.mode none"},
+    {"precision.reduce",
+     "without the loss scale of fp16 computation small gradients are below what fp16 can hold",
+     [](const JobSpec &job) {
+         return converts(job) && job.precision.reduce == DType::F16 && job.precision.compute != DType::F16;
+     },
+     reduceType, "bf16, or precision.compute fp16"},
+    {"precision.reduce", "reductions in steps work on the gradients themselves",
+     [](const JobSpec &job) { return converts(job) && job.comm.algorithm != "library"; }, reduceType,
+     "precision.grad, or comm.algorithm library"},
     {"compression.mode",
      "ZeRO 2 and 3 reduce every micro-batch by itself, compression is of a step's gradient",
      [](const JobSpec &job) { return compresses(job) && job.zero.stage >= 2; }, compressionMode,

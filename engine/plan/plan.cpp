@@ -27,9 +27,6 @@ Status checkFeatures(const spec::JobSpec &job)
 {
     if (job.recompute.every < 1 || job.recompute.ratio.value_or(0) < 0 || job.recompute.ratio.value_or(0) > 1)
         return refused("recompute.every", "out of range", std::to_string(job.recompute.every), "1");
-    if (job.precision.reduce != job.precision.grad)
-        return refused("precision.reduce", "another type than precision.grad is not in this version",
-                       nameOf(job.precision.reduce), nameOf(job.precision.grad));
     return {};
 }
 
@@ -221,6 +218,7 @@ StepProgram buildProgram(const spec::JobSpec &job, ProgramKind kind, std::int32_
     bucketPass(context);
     compressPass(context);
     gradientShardPass(context);
+    convertPass(context);
     markAccumulation(program);
     unitGatherPass(context);
     gatherPass(context);

@@ -34,7 +34,7 @@ enum class OpKind : std::uint8_t {
     Recv,      ///< writes[0] from the Send of the same channel on the peer
     Shift, ///< around the ring: reads[0] goes to the rank `peer` places after, writes[0] comes from the one before
     Copy,     ///< writes[0] = reads[0], between arenas; with rows these elements of the larger one of the two
-    Add,      ///< writes[0] += reads[0]; without `accumulate` writes[0] = reads[0]
+    Add,      ///< writes[0] += reads[0]; without `accumulate` writes[0] = reads[0]; in the type of writes[0]
     Encode,   ///< gradients to their compressed form
     Decode,   ///< sums of the compressed contributions of a group, in its ranks' order
     GradNorm, ///< per-parameter sums of squares of the gradients that this rank owns, into `stats`

@@ -108,6 +108,11 @@
 ///   AllGather of code         code                       codes [n, …]
 ///   Decode                    codes                      gradSlice                (sum over ranks, in their order)
 ///
+/// precision.reduce, chunk b, of a step or of one micro-batch; the sums stand for those above, over the same groups:
+///   Add                       grads                      reduced                  (in the other type)
+///   AllReduce | ReduceScatter reduced                    reduced | its slice
+///   Add                       reduced | its slice        gradSlice                (accumulate: adds)
+///
 /// In steps, chunk b, over n ranks, k = 0 … n−2; slice(s) is the view whose sliceShift is s, a Shift goes to the peer `peer` places on:
 ///   ring              Shift slice(−k−1) → part by 1, Add part → slice(−k−2); to gather Shift slice(−k) → slice(−k−1) by 1
 ///   direct            Shift slice(k+1) → part by k+1, Add part → slice(0); to gather Shift slice(0) → slice(−k−1) by k+1

@@ -55,6 +55,8 @@ StateBytes::StateBytes(const spec::JobSpec &job)
                 * (job.precision.master == job.precision.compute ? 2 : 3)),
       maxLive(static_cast<double>(job.zero.maxLive)),
       bucket(static_cast<double>(job.zero.bucketBytes)),
+      reduce(job.precision.reduce == job.precision.grad ? 0
+                                                        : static_cast<double>(bytesOf(job.precision.reduce))),
       offloadOptimizer(job.offload.optimizer != "none"),
       tied(job.model.tied),
       largest(static_cast<double>(job.model.hidden)
@@ -131,6 +133,13 @@ ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const U
                        state.grad * params);
     if (layout.zero == 3) // a unit's whole flat group each
         bytes.buckets = 4 * state.grad * std::min(unit.layerParams, params / 4);
+    if (shards > 1) { // the copies of two buckets
+        const double whole = layout.zero == 3
+            ? std::min(unit.layerParams, params / 2)
+            : std::min(std::max(state.bucket / state.grad, state.largest / (unit.inner / layout.cp)),
+                       params / 2);
+        bytes.buckets += 2 * state.reduce * whole;
+    }
     if (layout.zero >= 3)
         bytes.gathered = state.param * std::min(params, std::max(state.maxLive, 2 * unit.layerParams));
     const double flight = inFlight(layout, stage);

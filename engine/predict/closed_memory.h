@@ -41,6 +41,7 @@ struct StateBytes {
     double optimizer = 12; ///< both moments, and the master copy where there is one
     double maxLive = 1e9;  ///< elements, of ZeRO 3
     double bucket = 25e6;
+    double reduce = 0; ///< of a gradient's copy in the type in which it is summed, where that is another
     bool offloadOptimizer = false;
     bool tied = true;
     double largest = 0; ///< elements of the largest tensor before tp: buckets do not cut tensors

@@ -105,7 +105,9 @@ Status checkPrecision(const Precision &p)
     const std::pair<const char *, DType> parts[] = {
         {"precision.grad", p.grad}, {"precision.master", p.master}, {"precision.reduce", p.reduce}};
     for (const auto &[path, type] : parts) {
-        if (type != wanted) {
+        const bool free = path == std::string_view("precision.reduce")
+            && p.compute != DType::F64; // with what it combines: plan/combine.cpp
+        if (type != wanted && !free) {
             const std::string compute = std::string("precision.compute = ") + nameOf(p.compute);
             return jobError(path,
                             p.compute == DType::F64 ? compute + " forces fp64 here"

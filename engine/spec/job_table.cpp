@@ -164,7 +164,7 @@ void addPrecision(Fields &f, Precision &p)
     f.push_back({"precision.master", &p.master,
                  oneOf(all, "Type of the optimizer's weights").only({"fp32", "fp64"})});
     f.push_back(
-        {"precision.reduce", &p.reduce, oneOf(all, "Type of gradient reductions").only({"fp32", "fp64"})});
+        {"precision.reduce", &p.reduce, oneOf(all, "Type in which gradients are summed over the replicas")});
     f.push_back(
         {"precision.loss_in_16bit", &p.lossIn16bit, any("Cross-entropy in the compute type").onlyDefault()});
 

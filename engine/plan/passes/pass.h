@@ -39,6 +39,8 @@ void bucketPass(PassContext context);
 void compressPass(PassContext context);
 /// ZeRO 2 and 3: each micro-batch's gradients in storage of their own, reduced into this rank's slice as soon as they are whole.
 void gradientShardPass(PassContext context);
+/// Reductions of gradients in another type than they accumulate in.
+void convertPass(PassContext context);
 /// ZeRO 3 and parameters on the host: brings each unit's parameters before their uses, ahead by the prefetch budget, and lets them
 /// go after.
 void unitGatherPass(PassContext context);

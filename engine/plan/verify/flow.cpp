@@ -1,44 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-#include "engine/plan/verify/checks.h"
-#include "engine/plan/verify/steps.h"
+#include "engine/plan/verify/flow.h"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
 
 namespace rankyard::plan {
 
 namespace {
-
-/// What bytes hold, as far as the program says.
-enum class Content : std::uint8_t {
-    Nothing, ///< undefined, or out of date
-    Local,   ///< a gradient that is this rank's only: its group has not summed it yet
-    Whole,   ///< the value
-};
-
-constexpr std::array<OpId, laneCount> nobody = [] {
-    std::array<OpId, laneCount> list{};
-    list.fill(none);
-    return list;
-}();
-
-/// A piece of a root buffer that is used as one: a view, or what no view covers.
-struct Atom {
-    Content content = Content::Nothing;
-    OpId writer = none;
-    std::array<OpId, laneCount> readers = nobody; ///< since the last write; the latest of each lane
-};
-
-struct Root {
-    std::int32_t firstAtom = 0;
-    std::int32_t atoms = 1;
-    Content slice = Content::Nothing; ///< of this rank's slices, where a group shares the buffer
-    bool reduced = false;             ///< one micro-batch's gradients that have been added to a slice
-    OpId released = none;
-    std::array<OpId, laneCount> users = nobody;
-    bool read = false;
-};
 
 /// A view of some rows of a gradient: it is of its tensor's atom.
 bool isPart(const StepProgram &program, const Buffer &buffer)
@@ -51,59 +18,7 @@ bool isGradient(const Buffer &buffer)
     return buffer.kind == MemoryKind::Grads || (buffer.kind == MemoryKind::Buckets && buffer.tensor != none);
 }
 
-enum class StatsPhase { Adding, Reduced, Done };
-
-class FlowCheck
-{
-public:
-    FlowCheck(const StepProgram &program, const Order &order);
-    Status run();
-
-private:
-    Status checkRead(const Op &op, BufferId id);
-    Status checkWrite(const Op &op, BufferId id);
-    Status checkOrder(const Op &op, BufferId id, bool writes);
-    Status checkAlive(const Op &op, BufferId id) const;
-    Status readContent(const Op &op, BufferId id);
-    Status writeContent(const Op &op, BufferId id);
-    Status writeGradient(const Op &op, const Buffer &buffer, Atom &atom);
-    Status reduceBucket(const Op &op);
-    bool copiesSummed(const Bucket &bucket, BufferId root) const;
-    Status reduceShard(const Op &op);
-    Status checkCodec(const Op &op);
-    Status sumReplicas(const Op &op);
-    Status checkStepOf(const Op &op);
-    Status encodeBucket(const Op &op);
-    Status decodeBucket(const Op &op);
-    Status gatherBucket(const Op &op);
-    Status checkStats(const Op &op);
-    Status checkStep(const Op &op);
-    Status release(const Op &op, BufferId id);
-    Status checkEnd() const;
-
-    bool isSlice(BufferId id) const { return m_program.buffer(id).sliceGroup != none; }
-    std::pair<std::int32_t, std::int32_t> atomsOf(BufferId id) const;
-    bool all(BufferId root, Content content) const;
-    void fill(BufferId root, Content content);
-    std::string name(BufferId id) const { return m_program.buffer(id).name; }
-
-    const StepProgram &m_program;
-    const Order &m_order;
-    std::vector<Root> m_roots; ///< by buffer; of roots only
-    std::vector<Atom> m_atoms;
-    std::vector<std::int32_t> m_atomOf;   ///< of views that are not slices
-    std::vector<std::int32_t> m_bucketOf; ///< of parameter and gradient roots
-    StatsPhase m_stats = StatsPhase::Adding;
-    OpId m_scalars = none;
-    std::set<std::pair<BufferId, TensorId>> m_copiesSummed; ///< in which storage, of which tensor
-    std::vector<bool> m_tied;                               ///< by bucket
-    std::vector<bool> m_encoded, m_decoded;                 ///< by bucket
-    std::vector<bool> m_acrossBlocks;                       ///< by bucket
-    Steps m_steps;
-    std::vector<std::int32_t> m_codeOf; ///< by buffer: the bucket whose code it is, of this rank or of all
-    std::vector<OpId> m_norms;
-    std::vector<OpId> m_updates;
-};
+} // namespace
 
 FlowCheck::FlowCheck(const StepProgram &program, const Order &order)
     : m_program(program),
@@ -255,6 +170,7 @@ Status FlowCheck::writeGradient(const Op &op, const Buffer &buffer, Atom &atom)
     const std::int32_t bucket = m_bucketOf[at(rootOf(m_program, buffer.id))];
     if (root.slice == Content::Whole || root.reduced || atom.content == Content::Whole
         || (bucket != none && (m_encoded[at(bucket)] || m_tied[at(bucket)]))
+        || m_copiesSummed.contains({rootOf(m_program, buffer.id), buffer.tensor})
         || m_steps.knows(rootOf(m_program, buffer.id)))
         return broken(op, "writes " + buffer.name + ", which is reduced already");
     if (op.accumulate && atom.content == Content::Nothing)
@@ -281,175 +197,6 @@ Status FlowCheck::writeContent(const Op &op, BufferId id)
         else
             m_atoms[at(i)].content = Content::Whole;
     }
-    return {};
-}
-
-/// Every gradient that neighbours of the tensor group share is their sum by now.
-bool FlowCheck::copiesSummed(const Bucket &bucket, BufferId root) const
-{
-    return std::all_of(bucket.tensors.begin(), bucket.tensors.end(), [&](TensorId id) {
-        const auto &sections = m_program.tensors[at(id)].sections;
-        const bool shared =
-            std::any_of(sections.begin(), sections.end(), [](const Section &s) { return s.copies > 1; });
-        return !shared || m_copiesSummed.contains({root, id});
-    });
-}
-
-Status FlowCheck::reduceBucket(const Op &op)
-{
-    const Bucket &bucket = m_program.buckets[at(op.chunk)];
-    if (m_program.groups[at(op.group)].pick == Pick::Inner && op.group != bucket.group) {
-        const TensorId tensor = m_program.buffer(op.writes[0]).tensor;
-        const bool isNew = m_copiesSummed.emplace(rootOf(m_program, op.writes[0]), tensor).second;
-        if (m_atoms[at(m_atomOf[at(op.writes[0])])].content != Content::Local || !isNew)
-            return broken(op, "sums the copies of " + name(op.writes[0]) + " at a time when that is wrong");
-        return {};
-    }
-    if (op.group == bucket.tie) {
-        const bool reduced = (bucket.slices > 1 && m_roots[at(bucket.grad)].slice == Content::Whole)
-            || all(bucket.grad, bucket.group == none ? Content::Local : Content::Whole);
-        if (!reduced || m_tied[at(op.chunk)] || (bucket.replicas != none && !m_acrossBlocks[at(op.chunk)]))
-            return broken(op,
-                          "sums the copies of a tied tensor " + std::string(reduced ? "again" : "too early"));
-        m_tied[at(op.chunk)] = true;
-        return {};
-    }
-    if (op.group == bucket.replicas)
-        return sumReplicas(op);
-    if (bucket.grad == none)
-        return reduceShard(op);
-    const BufferId root = op.writes[0];
-    if (m_steps.knows(root))
-        return broken(op, "reduces " + name(root) + ", which is reduced in steps");
-    if (m_encoded[at(op.chunk)])
-        return broken(op, "reduces " + name(root) + ", of which the codes are summed");
-    if (!all(root, Content::Local)) {
-        const bool done = m_roots[at(root)].slice == Content::Whole || all(root, Content::Whole);
-        return broken(op,
-                      "reduces " + name(root)
-                          + (done ? ", which is reduced already" : " before all of its gradients are there"));
-    }
-    if (!copiesSummed(bucket, root))
-        return broken(op, "reduces " + name(root) + " before its copies in the tensor group are summed");
-    const bool scatter = op.kind == OpKind::ReduceScatter;
-    fill(root, scatter ? Content::Nothing : Content::Whole);
-    m_roots[at(root)].slice = scatter ? Content::Whole : Content::Nothing;
-    return {};
-}
-
-/// Blocks that hold the same shards.
-Status FlowCheck::sumReplicas(const Op &op)
-{
-    const Bucket &bucket = m_program.buckets[at(op.chunk)];
-    const bool reduced = bucket.grad == none ? all(bucket.gradSlice, Content::Whole)
-                                             : m_roots[at(bucket.grad)].slice == Content::Whole;
-    if (!reduced || m_acrossBlocks[at(op.chunk)] || m_norms[at(op.chunk)] != none)
-        return broken(op, "sums the shards of all blocks at a time when that is wrong");
-    m_acrossBlocks[at(op.chunk)] = true;
-    return {};
-}
-
-/// A Shift or an Add of a bucket's reduction or gather: after it some slices are sums.
-Status FlowCheck::checkStepOf(const Op &op)
-{
-    const Bucket &bucket = m_program.buckets[at(op.chunk)];
-    const BufferId view = op.kind == OpKind::Add ? op.writes[0] : op.reads[0];
-    const BufferId root = rootOf(m_program, view);
-    if (!m_steps.knows(root)) {
-        const bool gradient = root == bucket.grad;
-        const bool ready = gradient ? all(root, Content::Local) && copiesSummed(bucket, root)
-                                    : m_roots[at(root)].slice == Content::Whole;
-        if (!ready || m_encoded[at(op.chunk)])
-            return broken(op, "begins to work on " + name(root) + " before it is there");
-        m_steps.begin(root, bucket.group, gradient);
-    }
-    RY_TRY(m_steps.apply(op));
-    if (m_steps.whole(root)) {
-        fill(root, Content::Whole);
-        m_roots[at(root)].slice = Content::Nothing;
-    } else if (m_steps.own(root)) {
-        fill(root, Content::Nothing);
-        m_roots[at(root)].slice = Content::Whole;
-    }
-    return {};
-}
-
-/// One micro-batch's gradients into the slice: the first sets it, the others add.
-Status FlowCheck::reduceShard(const Op &op)
-{
-    const BufferId root = op.reads[0];
-    const BufferId slice = op.writes[0];
-    if (m_bucketOf[at(root)] != op.chunk || m_roots[at(root)].reduced || !all(root, Content::Local))
-        return broken(
-            op, "reduces " + name(root) + (m_roots[at(root)].reduced ? " again" : " before it is whole"));
-    if (!copiesSummed(m_program.buckets[at(op.chunk)], root))
-        return broken(op, "reduces " + name(root) + " before its copies in the tensor group are summed");
-    if (m_acrossBlocks[at(op.chunk)])
-        return broken(op, "comes after the sum over all blocks");
-    if (op.accumulate != all(slice, Content::Whole))
-        return broken(
-            op, op.accumulate ? "adds to a slice that nobody has set" : "overwrites a slice of gradients");
-    if (m_norms[at(op.chunk)] != none)
-        return broken(op, "comes after the gradient norm of its bucket");
-    fill(root, Content::Nothing);
-    fill(slice, Content::Whole);
-    m_roots[at(root)].reduced = true;
-    return {};
-}
-
-// ---- Reductions as codes ----
-
-Status FlowCheck::encodeBucket(const Op &op)
-{
-    const Bucket &bucket = m_program.buckets[at(op.chunk)];
-    if (m_encoded[at(op.chunk)])
-        return broken(op, "encodes its bucket a second time");
-    if (!all(bucket.grad, Content::Local))
-        return broken(op, "encodes " + name(bucket.grad) + " before all of its gradients are there");
-    if (!copiesSummed(bucket, bucket.grad))
-        return broken(op,
-                      "encodes " + name(bucket.grad) + " before its copies in the tensor group are summed");
-    m_encoded[at(op.chunk)] = true;
-    m_codeOf[at(op.writes[0])] = op.chunk;
-    return {};
-}
-
-/// The sum of all codes takes the place of the gradient.
-Status FlowCheck::decodeBucket(const Op &op)
-{
-    const Bucket &bucket = m_program.buckets[at(op.chunk)];
-    if (!m_encoded[at(op.chunk)] || m_decoded[at(op.chunk)] || m_codeOf[at(op.reads[0])] != op.chunk)
-        return broken(op, "decodes what is not the gathered code of its bucket");
-    m_decoded[at(op.chunk)] = true;
-    fill(bucket.grad, bucket.slices > 1 ? Content::Nothing : Content::Whole);
-    m_roots[at(bucket.grad)].slice = bucket.slices > 1 ? Content::Whole : Content::Nothing;
-    return {};
-}
-
-/// Of an op that encodes, gathers or decodes codes; the buffers' contents are checked as those of any op.
-Status FlowCheck::checkCodec(const Op &op)
-{
-    if (op.kind == OpKind::Encode)
-        return encodeBucket(op);
-    if (op.kind == OpKind::Decode)
-        return decodeBucket(op);
-    if (m_codeOf[at(op.reads[0])] != op.chunk || m_codeOf[at(op.writes[0])] != none)
-        return broken(op, "gathers " + name(op.reads[0]) + ", which is not a new code of its bucket");
-    m_codeOf[at(op.writes[0])] = op.chunk;
-    return {};
-}
-
-Status FlowCheck::gatherBucket(const Op &op)
-{
-    const BufferId root = op.writes[0];
-    const bool slice = m_program.buckets[at(op.chunk)].param == none
-        ? all(op.reads[0], Content::Whole)
-        : m_roots[at(root)].slice == Content::Whole;
-    if (m_bucketOf[at(root)] != op.chunk || !slice)
-        return broken(op, "gathers " + name(root) + ", of which this rank's slice is not defined");
-    if (all(root, Content::Whole))
-        return broken(op, "gathers " + name(root) + ", which is whole already");
-    fill(root, Content::Whole);
     return {};
 }
 
@@ -574,17 +321,24 @@ Status FlowCheck::run()
         }
         const bool codes = op.kind == OpKind::Encode || op.kind == OpKind::Decode
             || (op.kind == OpKind::AllGather && m_codeOf[at(op.reads[0])] != none);
-        const bool step =
-            op.unit.kind == UnitKind::None && (op.kind == OpKind::Shift || op.kind == OpKind::Add);
+        const bool converts = isConversion(op);
+        const bool step = !converts && op.unit.kind == UnitKind::None
+            && (op.kind == OpKind::Shift || op.kind == OpKind::Add);
         const bool bucketOp = isCollective(op.kind) && op.unit.kind == UnitKind::None
-            && op.writes[0] != m_program.stats && !codes && !step;
+            && op.writes[0] != m_program.stats && !codes && !step && !converts;
+        // Gradients that are not summed yet, and sums in their place.
+        const auto gradient = [&](BufferId id) {
+            return converts && op.kind == OpKind::Add && !m_converted.contains(id);
+        };
         RY_TRY(checkStats(op));
         if (codes)
             RY_TRY(checkCodec(op));
         if (step)
             RY_TRY(checkStepOf(op));
+        if (converts)
+            RY_TRY(checkConversion(op));
         for (const BufferId id : op.reads) {
-            if (!bucketOp && !(step && isSlice(id))
+            if (!bucketOp && !(step && isSlice(id)) && !gradient(id)
                 && !(op.kind == OpKind::Encode && id == m_program.buckets[at(op.chunk)].grad))
                 RY_TRY(readContent(op, id));
             RY_TRY(checkOrder(op, id, false));
@@ -593,7 +347,7 @@ Status FlowCheck::run()
         if (bucketOp)
             RY_TRY(op.kind == OpKind::AllGather ? gatherBucket(op) : reduceBucket(op));
         for (const BufferId id : op.writes) {
-            if (!bucketOp && op.kind != OpKind::Decode && !(step && isSlice(id)))
+            if (!bucketOp && op.kind != OpKind::Decode && !(step && isSlice(id)) && !gradient(id))
                 RY_TRY(writeContent(op, id));
             RY_TRY(checkOrder(op, id, true));
         }
@@ -603,8 +357,6 @@ Status FlowCheck::run()
     }
     return checkEnd();
 }
-
-} // namespace
 
 Status checkFlow(const StepProgram &program, const Order &order) { return FlowCheck(program, order).run(); }
 

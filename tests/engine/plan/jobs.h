@@ -135,6 +135,11 @@ inline spec::JobSpec randomLayout(std::mt19937_64 &random)
     constexpr const char *algorithms[] = {"library", "ring", "direct"};
     if (job.compression.mode == "none" && job.zero.stage <= 1)
         job.comm.algorithm = algorithms[pick(0, 2)];
+    constexpr DType reduces[] = {DType::BF16, DType::F16, DType::F64};
+    if (job.compression.mode == "none" && job.comm.algorithm == "library" && pick(0, 2) == 0)
+        job.precision.reduce = reduces[pick(0, 2)];
+    if (job.precision.reduce == DType::F16)
+        job.precision.compute = DType::F16;
     constexpr const char *tiers[] = {"none", "none", "cpu", "nvme"};
     job.offload.optimizer = tiers[pick(0, 3)];
     if (job.offload.optimizer == "nvme")

@@ -351,7 +351,11 @@ bool wrongGroupRows(StepProgram &program, Random &random)
 
 bool encodeEarly(StepProgram &program, Random &random)
 {
-    const Op *op = pickOp(program, random, isKind(OpKind::Encode));
+    const Op *op = pickOp(program, random, [&](const Op &o) {
+        return o.kind == OpKind::Encode
+            || (o.kind == OpKind::Add
+                && program.buffer(o.reads[0]).dtype != program.buffer(o.writes[0]).dtype);
+    });
     if (op == nullptr)
         return false;
     for (OpId id = op->id - 1; id >= 0; --id) {
@@ -609,7 +613,7 @@ const std::vector<Mutation> &mutations()
         {"copy too early", copyEarly, true},
         {"copy another way", copyBack, true},
         {"wrong rows of a sub-group", wrongGroupRows, true},
-        {"encode too early", encodeEarly, true},
+        {"encode or convert too early", encodeEarly, true},
         {"another bucket's codes", otherCodes, true},
         {"wrong rows of the loss", wrongRows, true},
         {"wrong bucket", wrongBucket, true},

@@ -354,6 +354,17 @@ TEST(Passes, PlanRefusesWhatDoesNotCombine)
              j.recompute.toHost = true;
              j.recompute.mode = "attention";
          }},
+        {"precision.reduce", "no sum to make",
+         [](auto &j) {
+             j.compression.mode = "int8";
+             j.precision.reduce = DType::BF16;
+         }},
+        {"precision.reduce", "loss scale", [](auto &j) { j.precision.reduce = DType::F16; }},
+        {"precision.reduce", "in steps",
+         [](auto &j) {
+             j.comm.algorithm = "ring";
+             j.precision.reduce = DType::BF16;
+         }},
         {"comm.algorithm", "codes are gathered",
          [](auto &j) {
              j.compression.mode = "int8";

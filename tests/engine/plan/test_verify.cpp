@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "tests/engine/long.h"
 #include "tests/engine/plan/jobs.h"
 #include "tests/engine/plan/mutate.h"
 
@@ -378,13 +379,33 @@ TEST(Mutations, EveryKindIsCaught)
     }
 }
 
+/// The first op that is not as it was, by its operands.
+static std::string firstOther(const StepProgram &whole, const StepProgram &program)
+{
+    const auto textOf = [](const StepProgram &of, const Op &op) {
+        std::string text = opName(op) + " reads";
+        for (const BufferId id : op.reads)
+            text += " " + of.buffer(id).name;
+        text += " writes";
+        for (const BufferId id : op.writes)
+            text += " " + of.buffer(id).name;
+        return text;
+    };
+    for (std::size_t i = 0; i < std::min(whole.ops.size(), program.ops.size()); ++i) {
+        const std::string was = textOf(whole, whole.ops[i]), is = textOf(program, program.ops[i]);
+        if (was != is)
+            return is + " for " + was;
+    }
+    return "all operands are the same";
+}
+
 TEST(Mutations, ShareCaught)
 {
     std::mt19937_64 random(20240607);
     int made = 0;
     int caught = 0;
     std::map<std::string, int> survivors;
-    while (made < 2000 / sanitizerShare) {
+    while (made < (isLong() ? 10000 : 2000 / sanitizerShare)) {
         const spec::JobSpec job = random() % 4 > 0 ? randomJob(random) : randomLayout(random);
         const auto plan = makePlan(job);
         ASSERT_TRUE(plan) << plan.error().text();
@@ -398,7 +419,7 @@ TEST(Mutations, ShareCaught)
             if (!verify(program))
                 ++caught;
             else
-                ++survivors[mutation.name];
+                ++survivors[std::string(mutation.name) + ", " + firstOther(whole, program)];
         }
     }
     std::string list;

@@ -54,7 +54,6 @@ TEST(JobRules, WhatThisVersionDoesNotHaveIsRefusedWithTheNearestThatWorks)
     const std::vector<Case> cases = {
         {{{"/precision/grad", "bf16"}}, "precision.grad", no, "\"fp32\""},
         {{{"/precision/grad", "fp64"}}, "precision.grad", no, "\"fp32\""},
-        {{{"/precision/compute", "bf16"}, {"/precision/reduce", "fp64"}}, "precision.reduce", no, "\"fp32\""},
         {{{"/precision/loss_in_16bit", true}}, "precision.loss_in_16bit", no, "false"},
         {{{"/offload/params", "nvme"}}, "offload.params", no, "\"none\""},
         {{{"/offload/pin", false}}, "offload.pin", no, "true"},
