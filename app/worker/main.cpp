@@ -3,6 +3,7 @@
 // (engine/exec/bootstrap.h).
 #include "engine/base/build_id.h"
 #include "engine/exec/agent_link.h"
+#include "engine/exec/gpu_environment.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -37,6 +38,8 @@ int main(int argc, char **argv)
     const long number = std::strtol(argv[2], &end, 10);
     if (*end != '\0' || ::fcntl(static_cast<int>(number), F_GETFD) < 0)
         return usage();
+    if (exec::hasDriver())
+        exec::setGpuDefaults(); // before there are threads
     Fd fd(static_cast<int>(number));
     auto bootstrap = exec::receiveBootstrap(fd.get());
     if (!bootstrap.ok()) {

@@ -4,6 +4,7 @@
 #include "engine/base/build_id.h"
 #include "engine/checkpoint/store.h"
 #include "engine/data/corpus.h"
+#include "engine/exec/gpu_environment.h"
 #include "engine/exec/init.h"
 #include "engine/exec/sampler_source.h"
 
@@ -186,6 +187,10 @@ Status Worker::makeDevice()
     RY_ASSIGN(m_chosen, m_makeDevice(m_bootstrap));
     if (!m_chosen.note.empty())
         m_reporter->log(Level::Info, 0, m_chosen.note);
+    if (m_chosen.device->queue() && m_bootstrap.rank == 0) {
+        for (const auto &[name, value] : gpuEnvironment().items())
+            m_reporter->log(Level::Info, 0, name + "=" + value.get<std::string>());
+    }
     return {};
 }
 
@@ -295,6 +300,7 @@ void Worker::sayHello()
                                                                {"build", buildId()},
                                                                {"device", m_chosen.device->name()},
                                                                {"threads", m_bootstrap.threads},
+                                                               {"environment", gpuEnvironment()},
                                                                {"cores", m_bootstrap.cores},
                                                                {"plan", m_bootstrap.planDigest},
                                                                {"programs", programs},

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/spec/environment.h"
 #include "engine/spec/job_table.h"
 #include "engine/spec/rope.h"
 
@@ -165,6 +166,7 @@ Status checkEnvironment(const Environment &environment)
         if (!plain || !listed)
             return jobError("comm.env", "this variable may not be set by a job", shown(Json(name)),
                             "OMP_*, MKL_*, LC_ALL, CUDA_*, NCCL_*");
+        RY_TRY(checkVariable(name, value));
     }
     return {};
 }

@@ -151,14 +151,14 @@ const std::vector<Named> layouts = {
      [](spec::JobSpec &job) {
          job.layout.dp = 2;
          job.zero.stage = 1;
-         job.offload.optimizer = "host";
+         job.offload.optimizer = "cpu";
          job.zero.subGroup = 1000;
      }},
     {"offloadParams",
      [](spec::JobSpec &job) {
          job.layout.dp = 2;
          job.zero.stage = 3;
-         job.offload.optimizer = job.offload.params = "host";
+         job.offload.optimizer = job.offload.params = "cpu";
      }},
     {"recomputedOnHost",
      [](spec::JobSpec &job) {

@@ -77,7 +77,7 @@ TEST_F(Gpu, TrainsAsTheCpuDoesInEveryType)
 TEST_F(Gpu, OffloadAndRecompute)
 {
     spec::JobSpec job = layoutJob();
-    job.offload.optimizer = "host";
+    job.offload.optimizer = "cpu";
     job.zero.subGroup = 1000;
     job.recompute.mode = "full";
     job.recompute.toHost = true;
