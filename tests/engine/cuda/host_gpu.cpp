@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <sys/mman.h>
 
@@ -25,6 +24,17 @@ void launchOnHost(Grid grid, int threads, i64 shared, bool cooperative, std::fun
 namespace test {
 
 namespace {
+
+constexpr std::size_t deviceBytes = 256 << 20;
+
+Result<std::byte *> pages(std::size_t bytes)
+{
+    void *at =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return Error::make(Code::DoesNotFit, "no memory for a test");
+    return static_cast<std::byte *>(at);
+}
 
 /// Communicators whose members have not all come yet.
 struct Meeting {
@@ -159,8 +169,10 @@ private:
 
 HostGpu::~HostGpu()
 {
-    for (const Area &area : m_areas)
-        ::munmap(area.at, static_cast<std::size_t>(area.bytes));
+    if (m_memory)
+        ::munmap(m_memory, deviceBytes);
+    for (const auto &[at, bytes] : m_pinned)
+        ::munmap(at, static_cast<std::size_t>(bytes));
 }
 
 const Tables &HostGpu::tables() const { return hostTables(); }
@@ -214,8 +226,8 @@ bool HostGpu::advance(Lane &lane, unsigned long most)
 
 void HostGpu::protect(bool on)
 {
-    for (const Area &area : m_areas)
-        ::mprotect(area.at, static_cast<std::size_t>(area.bytes), on ? PROT_NONE : PROT_READ | PROT_WRITE);
+    if (m_memory)
+        ::mprotect(m_memory, static_cast<std::size_t>(m_taken), on ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
 void HostGpu::start(Stream stream, std::function<void()> work)
@@ -252,6 +264,8 @@ Status HostGpu::record(Event event, Stream stream)
 
 Status HostGpu::wait(Stream stream, Event event)
 {
+    if (m_ignoreWaits)
+        return {};
     const auto *mark = static_cast<const Mark *>(event);
     return enqueue(stream,
                    [mark, number = mark->recorded]() -> Result<bool> { return mark->reached >= number; });
@@ -271,27 +285,35 @@ Result<std::int64_t> HostGpu::between(Event begin, Event end)
 
 // ---------------------------------------------------------------------------------------------------- memory
 
+/// Pages for themselves, so that nothing of the device shares one with something of the host.
 Result<std::byte *> HostGpu::allocate(std::int64_t bytes, Where where)
 {
-    void *at = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
-        return Error::make(Code::DoesNotFit, "no memory for a test");
-    const Area area{static_cast<std::byte *>(at), bytes};
-    if (where == Where::Device && m_mode == Mode::Lazy) {
-        m_areas.push_back(area);
-        protect(true);
+    constexpr std::int64_t page = 4096;
+    const std::int64_t size = (bytes + page - 1) / page * page;
+    if (where == Where::PinnedHost) {
+        RY_ASSIGN(std::byte * memory, pages(static_cast<std::size_t>(size)));
+        m_pinned[memory] = size;
+        return memory;
     }
-    return area.at;
+    if (!m_memory) {
+        RY_ASSIGN(m_memory, pages(deviceBytes));
+    }
+    if (m_taken + size > static_cast<std::int64_t>(deviceBytes))
+        return Error::make(Code::DoesNotFit, "a test wants more than the device that is played here has");
+    std::byte *memory = m_memory + m_taken;
+    m_taken += size;
+    protect(m_mode == Mode::Lazy);
+    return memory;
 }
 
-void HostGpu::release(std::byte *memory, Where)
+/// The device's goes with the device.
+void HostGpu::release(std::byte *memory, Where where)
 {
-    std::erase_if(m_areas, [&](const Area &area) {
-        if (area.at == memory)
-            ::munmap(area.at, static_cast<std::size_t>(area.bytes));
-        return area.at == memory;
-    });
+    const auto found = m_pinned.find(memory);
+    if (where != Where::PinnedHost || found == m_pinned.end())
+        return;
+    ::munmap(memory, static_cast<std::size_t>(found->second));
+    m_pinned.erase(found);
 }
 
 Status HostGpu::copy(void *to, const void *from, std::int64_t bytes, Stream stream)

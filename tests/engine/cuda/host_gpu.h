@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <random>
 
 /// A GPU that is none: kernels by the launcher, products by the CPU's gemm, links by thread communicators, and streams that do
@@ -23,6 +24,8 @@ public:
     explicit HostGpu(Mode mode, unsigned seed = 1) : m_mode(mode), m_random(seed) {}
     ~HostGpu() override;
 
+    /// From now on streams do not wait for each other: what a program without waits would do.
+    void ignoreWaits() { m_ignoreWaits = true; }
     /// A kernel of launchOnHost.
     void start(Stream stream, std::function<void()> work);
 
@@ -62,10 +65,6 @@ private:
         std::uint64_t recorded = 0, reached = 0;
         std::int64_t ns = 0;
     };
-    struct Area {
-        std::byte *at;
-        std::int64_t bytes;
-    };
 
     Status enqueue(Stream stream, Task task);
     Status progress();
@@ -76,8 +75,11 @@ private:
     std::minstd_rand m_random;
     std::vector<std::unique_ptr<Lane>> m_lanes;
     std::vector<std::unique_ptr<Mark>> m_marks;
-    std::vector<Area> m_areas;
+    std::byte *m_memory = nullptr; ///< of the device, from one piece, so that one call protects all of it
+    std::int64_t m_taken = 0;
+    std::map<std::byte *, std::int64_t> m_pinned;
     std::int64_t m_kernels = 0;
+    bool m_ignoreWaits = false;
     std::optional<Error> m_error;
 };
 

@@ -9,6 +9,8 @@
 #include "tests/engine/exec/small_layout.h"
 
 #include <atomic>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace rankyard;
 using namespace rankyard::cuda;
@@ -61,6 +63,36 @@ TEST_P(OnGpu, TrainsAsOneRankOfTheCpu)
     EXPECT_TRUE(report->ok()) << "loss " << report->worstLoss << " (limit " << report->lossLimit << "), "
                               << report->worst.parameter << " of " << report->worst.unit << " "
                               << report->worst.relativeError << " at step " << report->worst.step;
+}
+
+/// The proof above proves something: streams that do not wait for each other are found out.
+TEST(OnGpuWithoutWaits, IsNotWhatOneRankOfTheCpuDoes)
+{
+    for (const char *what : {"dp", "tp", "pp", "cp"}) {
+        spec::JobSpec job = layoutJob();
+        job.batch.global = 8;
+        (what == std::string("dp")       ? job.layout.dp
+             : what == std::string("tp") ? job.layout.tp
+             : what == std::string("pp") ? job.layout.pp
+                                         : job.layout.cp) = 2;
+        job.zero.stage = job.layout.dp > 1 ? 2 : 0;
+        exec::ParityOptions options = exec::test::parityOptions(2);
+        options.makeReference = options.makeDevice;
+        options.makeDevice = []() -> std::unique_ptr<exec::Device> {
+            auto gpu = std::make_shared<HostGpu>(HostGpu::Mode::Lazy);
+            gpu->ignoreWaits();
+            return std::make_unique<CudaDevice>(std::move(gpu), 1);
+        };
+        // In a process of its own: what is read too early may be an index out of range.
+        const pid_t child = ::fork();
+        if (child == 0) {
+            const auto report = exec::checkParity(job, options);
+            ::_exit(report.ok() && report->ok() ? 0 : 1);
+        }
+        int status = 0;
+        ASSERT_EQ(::waitpid(child, &status, 0), child);
+        EXPECT_FALSE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << what;
+    }
 }
 
 const std::vector<Named> layouts = {
@@ -159,6 +191,14 @@ const std::vector<Named> layouts = {
          job.layout.dp = 2;
          job.zero.stage = 3;
          job.offload.optimizer = job.offload.params = "cpu";
+     }},
+    {"optimizerInFiles",
+     [](spec::JobSpec &job) {
+         job.layout.dp = 2;
+         job.zero.stage = 1;
+         job.zero.subGroup = 1000;
+         job.offload.optimizer = "nvme";
+         job.offload.nvmePath = "/tmp";
      }},
     {"recomputedOnHost",
      [](spec::JobSpec &job) {
