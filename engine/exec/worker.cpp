@@ -188,7 +188,8 @@ Status Worker::makeDevice()
     if (!m_chosen.note.empty())
         m_reporter->log(Level::Info, 0, m_chosen.note);
     if (m_chosen.device->queue() && m_bootstrap.rank == 0) {
-        for (const auto &[name, value] : gpuEnvironment().items())
+        const Json environment = gpuEnvironment();
+        for (const auto &[name, value] : environment.items())
             m_reporter->log(Level::Info, 0, name + "=" + value.get<std::string>());
     }
     return {};
