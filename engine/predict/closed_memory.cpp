@@ -16,9 +16,8 @@ double liveOf(const plan::MemoryReport &report, plan::MemoryKind kind)
     return static_cast<double>(report.live[static_cast<std::size_t>(kind)]);
 }
 
-} // namespace
-
-Result<UnitMemory> unitMemory(const spec::JobSpec &asked)
+/// Of the programs as they are.
+Result<UnitMemory> measured(const spec::JobSpec &asked)
 {
     spec::JobSpec job = asked;
     job.layout.dp = 1;
@@ -45,6 +44,29 @@ Result<UnitMemory> unitMemory(const spec::JobSpec &asked)
     unit.kept = live[1] - live[0];
     unit.work = live[0] - unit.kept;
     unit.deferred = static_cast<double>(plan::layerBytes(job, job.recompute.mode != "none").pending);
+    return unit;
+}
+
+} // namespace
+
+Result<UnitMemory> unitMemory(const spec::JobSpec &job)
+{
+    if (job.layout.cp <= 3)
+        return measured(job);
+    // A ring's program grows with the square of its length, what a rank keeps of it at most with the length: a line through rings of two and
+    // three, with the same tokens a rank.
+    const auto shorter = [&](std::int64_t cp) {
+        spec::JobSpec other = job;
+        other.model.seq = job.model.seq / job.layout.cp * cp;
+        other.layout.cp = cp;
+        return measured(other);
+    };
+    RY_ASSIGN(UnitMemory unit, shorter(2));
+    RY_ASSIGN(const UnitMemory three, shorter(3));
+    const auto longer = static_cast<double>(job.layout.cp - 2);
+    for (double UnitMemory::*part :
+         {&UnitMemory::kept, &UnitMemory::work, &UnitMemory::workspace, &UnitMemory::deferred})
+        unit.*part += longer * (three.*part - unit.*part);
     return unit;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/predict/closed_memory.h"
 #include "engine/predict/durations.h"
 #include "engine/predict/footprint.h"
 #include "tests/engine/long.h"
@@ -75,6 +76,33 @@ TEST(Footprint, TimeIsThatOfTheWholeProgram)
         EXPECT_NEAR(error, 0, 0.02) << i << named(job);
     }
     std::printf("%d layouts: worst difference %.5f\n", count, worst);
+}
+
+/// What a layer keeps is the same, read off the programs with the whole ring.
+TEST(UnitMemory, RingsOfAnyLength)
+{
+    for (const char *mode : {"none", "selective", "attention", "full"}) {
+        for (const std::int64_t cp : {4, 5, 8}) {
+            spec::JobSpec job = plan::smallJob(1, 0, 1);
+            job.model.heads = job.model.hidden = 16;
+            job.model.seq = 4 * cp;
+            job.layout.cp = cp;
+            job.recompute.mode = mode;
+            double live[2];
+            for (int layers = 1; layers <= 2; ++layers) {
+                job.model.layers = layers;
+                const auto plan = plan::makePlan(job, plan::PlanDepth::Ordered);
+                ASSERT_TRUE(plan) << plan.error().text();
+                const auto report = plan::memoryOf(*plan, plan::Role{0});
+                live[layers - 1] =
+                    static_cast<double>(report.live[static_cast<std::size_t>(plan::MemoryKind::Activations)]);
+            }
+            const auto unit = unitMemory(job);
+            ASSERT_TRUE(unit) << unit.error().text();
+            EXPECT_EQ(unit->kept, live[1] - live[0]) << mode << " cp " << cp;
+            EXPECT_EQ(unit->work, 2 * live[0] - live[1]) << mode << " cp " << cp;
+        }
+    }
 }
 
 } // namespace
