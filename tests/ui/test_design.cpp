@@ -252,6 +252,34 @@ private slots:
         QVERIFY(!f.page.form()->cluster()->error().isEmpty());
     }
 
+    // The time for so many tokens follows the field, which reads tokens as people write them, and is there at the next start.
+    void timeForTheTokensToSee()
+    {
+        QCOMPARE(tokensOf(QStringLiteral("300 B")), std::optional(300e9));
+        QCOMPARE(tokensOf(QStringLiteral("1.5t")), std::optional(1.5e12));
+        QCOMPARE(tokensOf(QStringLiteral("2e12")), std::optional(2e12));
+        QCOMPARE(tokensOf(QStringLiteral("300,000,000")), std::optional(3e8));
+        for (const char *wrong : {"", "B", "-3", "0", "much", "nan", "1e99"})
+            QVERIFY2(!tokensOf(QString::fromLatin1(wrong)), wrong);
+        Fixture f;
+        f.document().set("cluster", "dgx-a100-80");
+        f.settle();
+        const double before = f.page.verdict()->figure("target")->value;
+        QLineEdit *field = f.page.panel()->target();
+        QCOMPARE(field->text(), QStringLiteral("300 B"));
+        field->setFocus();
+        field->selectAll();
+        QTest::keyClicks(field, QStringLiteral("1.2T"));
+        QTest::keyClick(field, Qt::Key_Return);
+        f.settle();
+        QVERIFY(qAbs(f.page.verdict()->figure("target")->value - 4 * before) < 1e-6 * before);
+        QCOMPARE(f.settings.value(QStringLiteral("design/targetTokens")).toDouble(), 1.2e12);
+        QVERIFY(!f.document().isDirty() || f.document().changes() == 1); // no key of the job
+        QTest::keyClicks(field, QStringLiteral("x"));
+        QTest::keyClick(field, Qt::Key_Return);
+        QCOMPARE(tokensOf(field->text()), std::optional(1.2e12)); // back to what it was
+    }
+
     // Dropped, another engine's file becomes the design; what it does not say stays, and what was lost is listed.
     void anotherEnginesFileIsImported()
     {

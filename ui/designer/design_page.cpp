@@ -45,6 +45,7 @@ namespace rankyard::ui {
 namespace {
 
 constexpr QLatin1String openKey("design/open");
+constexpr QLatin1String tokensKey("design/targetTokens");
 constexpr QLatin1String recentKey("design/recent");
 constexpr QLatin1String draftKey("design/draft"); ///< what was not saved: it comes back at the next start
 constexpr QLatin1String draftFileKey("design/draftFile");
@@ -109,6 +110,13 @@ DesignPage::DesignPage(const Context &context, QWidget *parent, VerdictRunner::J
             [this](const Json &document) { m_document->replace(document, tr("Back to the kept design")); });
     connect(m_panel, &VerdictPanel::fixChosen, this, [this](const predict::Fix &fix) {
         m_document->apply(fix.changes, tr("Fix: %1").arg(QString::fromStdString(fix.words)));
+    });
+    m_targetTokens = m_context.settings->value(tokensKey, m_targetTokens).toDouble();
+    m_panel->setTargetTokens(m_targetTokens);
+    connect(m_panel, &VerdictPanel::targetTokensChanged, this, [this](double tokens) {
+        m_targetTokens = tokens;
+        m_context.settings->setValue(tokensKey, tokens);
+        ask();
     });
     connect(m_runner, &VerdictRunner::judged, this, &DesignPage::take);
     connect(m_runner, &VerdictRunner::busyChanged, this, [this] { m_panel->setBusy(m_runner->isBusy()); });
@@ -452,7 +460,7 @@ void DesignPage::ask()
         return;
     }
     m_form->setProblems({});
-    m_runner->request({*job, m_document->json(), cluster});
+    m_runner->request({*job, m_document->json(), cluster, m_targetTokens});
 }
 
 void DesignPage::take(const std::shared_ptr<const predict::Verdict> &verdict)

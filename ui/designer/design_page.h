@@ -120,6 +120,7 @@ private:
     DataView *m_data;
     VerdictPanel *m_panel;
     std::shared_ptr<const predict::Verdict> m_verdict;
+    double m_targetTokens = 300e9;
     bool m_open = false;
 };
 

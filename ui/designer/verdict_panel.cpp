@@ -11,7 +11,9 @@
 
 #include <QEvent>
 #include <QGridLayout>
+#include <QHBoxLayout>
 #include <QLabel>
+#include <QLineEdit>
 #include <QSet>
 #include <QStyle>
 #include <QVBoxLayout>
@@ -76,6 +78,23 @@ std::shared_ptr<const predict::Verdict> withRest(const predict::Verdict &closed,
 }
 
 } // namespace
+
+std::optional<double> tokensOf(const QString &text)
+{
+    QString number = text.simplified().remove(QLatin1Char(',')).remove(QLatin1Char(' '));
+    double factor = 1;
+    const std::pair<char, double> units[] = {{'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'G', 1e9}, {'T', 1e12}};
+    for (const auto &[letter, value] : units) {
+        if (number.endsWith(QLatin1Char(letter), Qt::CaseInsensitive)) {
+            factor = value;
+            number.chop(1);
+            break;
+        }
+    }
+    bool ok = false;
+    const double tokens = number.toDouble(&ok) * factor;
+    return ok && tokens > 0 && tokens < 1e24 ? std::optional(tokens) : std::nullopt;
+}
 
 QString textOfFigure(const predict::Figure &figure)
 {
@@ -152,6 +171,7 @@ VerdictPanel::VerdictPanel(QWidget *parent) : QScrollArea(parent)
     m_figures = new QVBoxLayout;
     m_figures->setSpacing(0);
     m_column->addLayout(m_figures);
+    buildTarget();
     m_problemsTitle = heading(tr("Problems"));
     m_problems = new QVBoxLayout;
     m_problems->setSpacing(10);
@@ -173,6 +193,43 @@ VerdictPanel::VerdictPanel(QWidget *parent) : QScrollArea(parent)
     m_column->addLayout(m_notes);
     m_column->addStretch(1);
     setVerdict(nullptr, tr("GPU"));
+}
+
+void VerdictPanel::buildTarget()
+{
+    m_targetRow = new QWidget(widget());
+    auto *row = new QHBoxLayout(m_targetRow);
+    row->setContentsMargins(4, 0, 4, 0);
+    auto *name = new QLabel(tr("Tokens to see"), m_targetRow);
+    name->setProperty("tone", "muted");
+    m_target = new QLineEdit(m_targetRow);
+    m_target->setAlignment(Qt::AlignRight);
+    m_target->setAccessibleName(name->text());
+    m_target->setToolTip(tr("Of the whole training: 300 B, 1.5 T, 2e12"));
+    setRole(m_target, FontRole::Mono);
+    name->setBuddy(m_target);
+    row->addWidget(name, 1);
+    row->addWidget(m_target);
+    const auto narrow = [this] { m_target->setFixedWidth(Theme::instance().scaled(96)); };
+    connect(&Theme::instance(), &Theme::changed, m_target, narrow);
+    narrow();
+    m_column->addWidget(m_targetRow);
+    connect(m_target, &QLineEdit::editingFinished, this, [this] {
+        const auto tokens = tokensOf(m_target->text());
+        if (!tokens)
+            return setTargetTokens(m_tokens); // what is no number goes back
+        if (*tokens == m_tokens)
+            return;
+        setTargetTokens(*tokens);
+        emit targetTokensChanged(*tokens);
+    });
+    setTargetTokens(m_tokens);
+}
+
+void VerdictPanel::setTargetTokens(double tokens)
+{
+    m_tokens = tokens;
+    m_target->setText(textOfFigure({"", "", predict::Measure::Count, tokens}));
 }
 
 QLabel *VerdictPanel::heading(const QString &text)
@@ -225,6 +282,7 @@ void VerdictPanel::setVerdict(std::shared_ptr<const predict::Verdict> verdict, c
     for (QWidget *part : std::initializer_list<QWidget *>{m_memoryTitle, m_bars, m_trafficTitle,
                                                           m_trafficHolder, m_notesTitle})
         part->setVisible(known);
+    m_targetRow->setVisible(m_verdict && m_verdict->time); // without times there is nothing to ask
     m_bars->setVerdict(m_verdict);
     fillFigures();
     fillTraffic();

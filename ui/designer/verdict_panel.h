@@ -6,9 +6,11 @@
 #include <QScrollArea>
 
 #include <memory>
+#include <optional>
 
 class QGridLayout;
 class QLabel;
+class QLineEdit;
 class QVBoxLayout;
 
 namespace rankyard::ui {
@@ -30,6 +32,9 @@ public:
     /// Of a job that cannot be planned.
     void setProblems(std::vector<predict::Problem> problems);
     void setBusy(bool busy);
+    /// That a training is to see, in the field below the figures.
+    void setTargetTokens(double tokens);
+    QLineEdit *target() const { return m_target; }
     MemoryBars *bars() const { return m_bars; }
     ImportList *imported() const { return m_imported; }
     QString headline() const;
@@ -37,6 +42,7 @@ public:
     QStringList trafficRows() const;
 
 signals:
+    void targetTokensChanged(double tokens);
     void fixChosen(const rankyard::predict::Fix &fix);
 
 protected:
@@ -47,6 +53,7 @@ private:
     void fillTraffic();
     void fillProblems(const std::vector<predict::Problem> &problems);
     void fillNotes();
+    void buildTarget();
     QLabel *heading(const QString &text);
 
     std::shared_ptr<const predict::Verdict> m_verdict;
@@ -56,6 +63,9 @@ private:
     QLabel *m_busy;
     ImportList *m_imported;
     QVBoxLayout *m_figures;
+    double m_tokens = 300e9;
+    QWidget *m_targetRow;
+    QLineEdit *m_target;
     QLabel *m_memoryTitle;
     MemoryBars *m_bars;
     QLabel *m_trafficTitle;
@@ -67,6 +77,8 @@ private:
     QVBoxLayout *m_notes;
 };
 
+/// "300 B", "1.5T", "2e12", "300,000,000": K, M, B and T as people count tokens. None when it is no number above 0.
+std::optional<double> tokensOf(const QString &text);
 QString textOfFigure(const predict::Figure &figure); ///< "14.2 s ± 0.6 s"
 
 } // namespace rankyard::ui
