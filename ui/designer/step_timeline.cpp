@@ -21,9 +21,9 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-constexpr int rulerHeight = 22;
 constexpr double shortest = 50; ///< ns: of the view
 
+int rulerHeight() { return Theme::instance().scaled(22); }
 int labelWidth() { return Theme::instance().scaled(64); }
 
 } // namespace
@@ -123,8 +123,8 @@ std::vector<Kind> StepTimeline::kinds() const
 
 QRectF StepTimeline::plot() const
 {
-    return {static_cast<double>(labelWidth()), static_cast<double>(rulerHeight),
-            std::max(1.0, width() - labelWidth() - 8.0), std::max(1.0, height() - rulerHeight - 4.0)};
+    return {static_cast<double>(labelWidth()), static_cast<double>(rulerHeight()),
+            std::max(1.0, width() - labelWidth() - 8.0), std::max(1.0, height() - rulerHeight() - 4.0)};
 }
 
 /// Computation gets four times the height of a lane of transfers; all of it fills the plot down to what can still be read.

@@ -72,11 +72,11 @@ void StepTimeline::paintRuler(QPainter &painter) const
     for (double time = std::ceil(m_begin / step) * step; time <= m_end; time += step) {
         const double x = std::round(toPixel(time));
         painter.setPen(theme.color(Token::Border));
-        painter.drawLine(QPointF(x, 18), QPointF(x, height()));
+        painter.drawLine(QPointF(x, theme.scaled(18)), QPointF(x, height()));
         painter.setPen(theme.color(Token::Muted));
         const QString text = time == 0 ? QStringLiteral("0") : textOf(time);
         const int wide = metrics.horizontalAdvance(text);
-        painter.drawText(QPointF(std::min(x + 3, width() - wide - 2.0), 14), text);
+        painter.drawText(QPointF(std::min(x + 3, width() - wide - 2.0), theme.scaled(14)), text);
     }
 }
 
