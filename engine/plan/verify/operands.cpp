@@ -72,10 +72,15 @@ Status OperandCheck::checkRead(const Op &op, BufferId id, const Source &source) 
         return broken(op, "reads " + buffer.name + " of another chunk");
     if (from.microbatch != op.microbatch)
         return broken(op, "reads " + buffer.name + " of micro-batch " + std::to_string(from.microbatch));
-    if (from.unit.kind != UnitKind::None && std::abs(placeOf(from.unit) - placeOf(op.unit)) > 1)
+    // The residual stream comes from the unit before, its gradient from the one after, all else from the unit itself.
+    const bool forward = source.direction == 'f';
+    const int apart = source.segment == Segment::Join && forward ? -1
+        : source.segment == Segment::Norm && !forward            ? 1
+                                                                  : 0;
+    if (from.unit.kind != UnitKind::None && placeOf(from.unit) != placeOf(op.unit) + apart && !bare)
         return broken(op,
                       "reads " + buffer.name + " of " + placeName(from.unit, from.segment)
-                          + ", which is not its neighbour");
+                          + ", which is another unit's");
     return {};
 }
 
