@@ -22,7 +22,8 @@ struct ThreadRanks::Rank {
 ThreadRanks::~ThreadRanks() = default;
 
 Result<std::unique_ptr<ThreadRanks>> ThreadRanks::make(const plan::Plan &plan,
-                                                       const DeviceFactory &makeDevice, const DataOf &dataOf)
+                                                       const DeviceFactory &makeDevice, const DataOf &dataOf,
+                                                       const Link &link)
 {
     std::unique_ptr<ThreadRanks> ranks(new ThreadRanks());
     for (int rank = 0; rank < plan.grid.world(); ++rank)
@@ -33,7 +34,7 @@ Result<std::unique_ptr<ThreadRanks>> ThreadRanks::make(const plan::Plan &plan,
             return Error::make(Code::DoesNotFit, "no memory for the segment of a group", group.name);
         for (std::size_t i = 0; i < communicators.size(); ++i)
             ranks->m_ranks[static_cast<std::size_t>(group.ranks[i])]->groups[group.name] =
-                std::move(communicators[i]);
+                link ? link(std::move(communicators[i]), group.name) : std::move(communicators[i]);
     }
     for (int rank = 0; rank < plan.grid.world(); ++rank) {
         Rank &mine = *ranks->m_ranks[static_cast<std::size_t>(rank)];

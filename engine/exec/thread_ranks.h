@@ -26,9 +26,13 @@ public:
     using DeviceFactory = std::function<std::unique_ptr<Device>()>;
     using DataOf = std::function<DataSource *(int rank)>; ///< called in order of ranks; the caller owns them
 
+    /// What stands between a rank and its group: a link that is slow, for tests.
+    using Link = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>,
+                                                                   const std::string &group)>;
+
     /// `plan` must outlive it. An error of any rank is the error.
     static Result<std::unique_ptr<ThreadRanks>> make(const plan::Plan &plan, const DeviceFactory &makeDevice,
-                                                     const DataOf &dataOf);
+                                                     const DataOf &dataOf, const Link &link = {});
     ~ThreadRanks();
     ThreadRanks(const ThreadRanks &) = delete;
     ThreadRanks &operator=(const ThreadRanks &) = delete;

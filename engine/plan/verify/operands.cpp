@@ -76,8 +76,8 @@ Status OperandCheck::checkRead(const Op &op, BufferId id, const Source &source) 
     const bool forward = source.direction == 'f';
     const int apart = source.segment == Segment::Join && forward ? -1
         : source.segment == Segment::Norm && !forward            ? 1
-                                                                  : 0;
-    if (from.unit.kind != UnitKind::None && placeOf(from.unit) != placeOf(op.unit) + apart && !bare)
+                                                                 : 0;
+    if (from.unit.kind != UnitKind::None && placeOf(from.unit) != placeOf(op.unit) + apart)
         return broken(op,
                       "reads " + buffer.name + " of " + placeName(from.unit, from.segment)
                           + ", which is another unit's");

@@ -253,3 +253,46 @@ TEST(Schedules, EffectOnMicroBatchesInFlight)
         });
     }
 }
+
+/// Of schedules with chunks or parted backwards, in micro-batches of chunks from their forward to the last gradient of their
+/// weights: interleaved p·v + p − 1 − 2s (Narayanan et al. 2021), zb-h1 p, zbv 2p of half a stage (Qi et al. 2023).
+TEST(Schedules, EffectOnChunksInFlight)
+{
+    constexpr int stages = 3, microbatches = 9;
+    for (const std::string schedule : {"interleaved", "zb-h1", "zbv"}) {
+        for (const int chunks : {1, 2, 3}) {
+            if (schedule == "zb-h1" ? chunks != 1 : schedule == "zbv" ? chunks != 2 : chunks == 1)
+                continue;
+            spec::JobSpec job = layoutJob();
+            job.model.layers = stages * chunks; // a layer is a chunk
+            job.layout.pp = stages;
+            job.layout.virtualStages = chunks;
+            job.layout.stages = std::vector<std::int64_t>(static_cast<std::size_t>(job.model.layers), 1);
+            job.layout.schedule = schedule;
+            job.batch.micro = 2;
+            job.batch.global = 2 * microbatches;
+            const auto plan = plan::makePlan(job);
+            ASSERT_TRUE(plan) << plan.error().text();
+            runSteps(*plan, 1, [&](ThreadRank &rank) {
+                const Execution &execution = *rank.executor->recent(0);
+                const int stage = plan->grid.coordinate(rank.rank, "pp");
+                std::set<std::pair<std::int32_t, std::int32_t>> flying;
+                std::size_t most = 0;
+                for (const plan::OpId id : execution.order[static_cast<std::size_t>(plan::Stream::Compute)]) {
+                    const plan::Op &op = execution.program->op(id);
+                    if (op.segment != plan::Segment::Qkv)
+                        continue;
+                    if (op.kind == plan::OpKind::Forward)
+                        flying.insert({op.microbatch, op.unit.layer});
+                    most = std::max(most, flying.size());
+                    if (op.kind == plan::OpKind::BackwardWeight)
+                        flying.erase({op.microbatch, op.unit.layer});
+                }
+                const int wanted = schedule == "zb-h1" ? stages
+                    : schedule == "zbv"                ? 2 * stages
+                                                       : stages * chunks + stages - 1 - 2 * stage;
+                EXPECT_EQ(most, static_cast<std::size_t>(wanted)) << schedule << " stage " << stage;
+            });
+        }
+    }
+}
