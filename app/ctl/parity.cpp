@@ -43,6 +43,11 @@ OrderedJson documentOf(const exec::ParityReport &report)
     OrderedJson steps = OrderedJson::array();
     for (const exec::ParityStep &step : report.steps) {
         steps.push_back({{"loss", step.loss},
+                         {"loss_scale", step.lossScale},
+                         {"reference_loss_scale", step.referenceLossScale},
+                         {"overflow", step.overflow},
+                         {"reference_overflow", step.referenceOverflow},
+                         {"exact_loss", report.exactLimit > 0 ? OrderedJson(step.exactLoss) : OrderedJson()},
                          {"reference_loss", step.referenceLoss},
                          {"grad_norm", step.gradNorm},
                          {"reference_grad_norm", step.referenceGradNorm}});
@@ -50,12 +55,16 @@ OrderedJson documentOf(const exec::ParityReport &report)
     return {{"ok", report.ok()},
             {"steps", steps},
             {"loss", {{"relative_error", report.worstLoss}, {"limit", report.lossLimit}}},
+            {"exact",
+             report.exactLimit > 0
+                 ? OrderedJson({{"relative_error", report.worstExact}, {"limit", report.exactLimit}})
+                 : OrderedJson()},
             {"worst",
              {{"parameter", report.worst.parameter},
               {"unit", report.worst.unit},
               {"step", report.worst.step},
               {"relative_error", report.worst.relativeError},
-              {"limit", report.gradientLimit}}}};
+              {"limit", report.worst.limit}}}};
 }
 
 void printReport(const exec::ParityReport &report, Output &output)
@@ -71,10 +80,12 @@ void printReport(const exec::ParityReport &report, Output &output)
     output.line(table(rows) + "\n");
     output.line("losses differ by " + formatNumber(report.worstLoss, 3) + " at most (limit "
                 + formatNumber(report.lossLimit, 3) + ")");
+    if (report.exactLimit > 0)
+        output.line("from one rank in fp64 they differ by " + formatNumber(report.worstExact, 3)
+                    + " at most (limit " + formatNumber(report.exactLimit, 3) + ")");
     output.line("worst gradient: " + report.worst.parameter + " of " + report.worst.unit + ", error "
                 + formatNumber(report.worst.relativeError, 3) + " at step "
-                + std::to_string(report.worst.step) + " (limit " + formatNumber(report.gradientLimit, 3)
-                + ")");
+                + std::to_string(report.worst.step) + " (limit " + formatNumber(report.worst.limit, 3) + ")");
     output.line(report.ok() ? "parity" : "NO parity");
 }
 
@@ -85,7 +96,9 @@ Result<Exit> checkJob(const ParityCommand &command, Output &output)
     if (!dtypeFromName(command.precision, type))
         return Error::make(Code::Usage, "unknown type", "--precision").withFound(command.precision);
     job.precision.compute = type;
-    job.precision.grad = job.precision.master = job.precision.reduce = type == DType::F64 ? type : DType::F32;
+    job.precision.grad = job.precision.master = type == DType::F64 ? type : DType::F32;
+    if (type == DType::F64)
+        job.precision.reduce = type;
     RY_TRY(spec::validateJob(job));
     const std::string folder = std::filesystem::absolute(command.job).parent_path().string();
     exec::ParityOptions options;

@@ -39,8 +39,8 @@ public:
             [this](ThreadRank &rank) { return initialiseParameters(m_plan, *rank.arenas, rank.rank); });
     }
 
-    /// What rank 0 saw of step `step`, from 1.
-    Result<StepState> train(std::int64_t step)
+    /// What rank 0 saw of step `step`, from 1. `skips`: without an update, as after an overflow.
+    Result<StepState> train(std::int64_t step, bool skips = false)
     {
         StepState seen;
         const spec::JobSpec &job = m_plan.job;
@@ -48,7 +48,7 @@ public:
             StepState &state = rank.executor->state();
             state.step = step;
             state.lr = spec::learningRate(job, step);
-            state.lossScale = m_scaler.scale();
+            state.lossScale = skips ? INFINITY : m_scaler.scale();
             state.lossWeight =
                 1.0 / (static_cast<double>(job.batch.global) * static_cast<double>(job.model.seq));
             RY_TRY(rank.executor->run(plan::ProgramKind::Train, step - 1));
@@ -61,7 +61,8 @@ public:
             return {};
         });
         RY_TRY(run);
-        RY_TRY(m_scaler.update(seen.overflow));
+        if (!skips)
+            RY_TRY(m_scaler.update(seen.overflow));
         return seen;
     }
 
@@ -94,7 +95,11 @@ double errorOf(const std::vector<double> &got, const std::vector<double> &wanted
     return std::sqrt(squares) / std::max(normOf(wanted), least);
 }
 
-void compareGradients(const Gradients &got, const Gradients &wanted, std::int64_t step, ParityWorst &worst)
+/// `got` against `wanted`; with `alike`, which is as far from `wanted` as its type makes it, up to four times as far as that has been
+/// in any step so far: `furthest`, by parameter.
+void compareGradients(const Gradients &got, const Gradients &wanted, const Gradients *alike,
+                      std::map<std::string, double> &furthest, std::int64_t step, double limit,
+                      ParityWorst &worst)
 {
     double squares = 0, count = 0;
     for (const auto &[name, values] : wanted) {
@@ -106,8 +111,14 @@ void compareGradients(const Gradients &got, const Gradients &wanted, std::int64_
         const double least =
             1e-6 * std::sqrt(squares) * std::sqrt(static_cast<double>(values.size()) / count);
         const double error = found == got.end() ? INFINITY : errorOf(found->second, values, least);
-        if (!(error <= worst.relativeError) || worst.parameter.empty())
-            worst = {name, {}, step, error};
+        double most = limit;
+        if (alike) {
+            double &far = furthest[name];
+            far = std::max(far, errorOf(alike->at(name), values, least));
+            most = std::max(limit, 4 * far);
+        }
+        if (worst.parameter.empty() || !(error / most <= worst.relativeError / worst.limit))
+            worst = {name, {}, step, error, most};
     }
 }
 
@@ -125,9 +136,10 @@ std::string unitOf(const spec::JobSpec &job, const std::string &parameter)
 bool ParityReport::ok() const
 {
     const bool alike = std::all_of(steps.begin(), steps.end(), [](const ParityStep &step) {
-        return step.overflow == step.referenceOverflow;
+        return step.overflow == step.referenceOverflow && step.lossScale == step.referenceLossScale;
     });
-    return alike && !steps.empty() && worstLoss <= lossLimit && worst.relativeError <= gradientLimit;
+    return alike && !steps.empty() && worstLoss <= lossLimit && worst.relativeError <= worst.limit
+        && worstExact <= exactLimit;
 }
 
 spec::JobSpec oneRankJob(const spec::JobSpec &job)
@@ -142,6 +154,25 @@ spec::JobSpec oneRankJob(const spec::JobSpec &job)
     one.precision.reduce = one.precision.grad;
     return one;
 }
+
+namespace {
+
+/// The job on one rank in fp64.
+Result<std::unique_ptr<Side>> exactSide(const spec::JobSpec &job, const ParityOptions &options)
+{
+    spec::JobSpec exact = oneRankJob(job);
+    exact.precision.compute = exact.precision.grad = exact.precision.master = exact.precision.reduce =
+        DType::F64;
+    RY_ASSIGN(plan::Plan plan, plan::makePlan(exact));
+    auto side = std::make_unique<Side>(
+        std::move(plan), options.makeReference ? options.makeReference : options.makeDevice, options);
+    RY_TRY(side->start());
+    return side;
+}
+
+double relative(double value, double wanted) { return std::abs(value - wanted) / std::abs(wanted); }
+
+} // namespace
 
 Result<ParityReport> checkParity(const spec::JobSpec &job, const ParityOptions &options)
 {
@@ -177,20 +208,37 @@ Result<ParityReport> checkParity(const plan::Plan &plan, const ParityOptions &op
     RY_TRY(reference.start());
     ParityReport report;
     const DType compute = plan.job.precision.compute;
+    // What a codec leaves out is not the type's error.
+    std::unique_ptr<Side> exact;
+    if ((compute == DType::BF16 || compute == DType::F16) && plan.job.compression.mode == "none") {
+        RY_ASSIGN(exact, exactSide(plan.job, options));
+        report.exactLimit = 1e-2;
+    }
     report.lossLimit = compute == DType::F64 ? 1e-10 : compute == DType::F32 ? 1e-5 : 1e-2;
     report.gradientLimit = compute == DType::F64 ? 1e-9 : compute == DType::F32 ? 1e-3 : 1e-1;
+    std::map<std::string, double> furthest;
     for (std::int64_t step = 1; step <= options.steps; ++step) {
         RY_ASSIGN(const StepState got, layout.train(step));
         RY_ASSIGN(const StepState wanted, reference.train(step));
-        report.steps.push_back(
-            {got.loss, wanted.loss, got.gradNorm, wanted.gradNorm, got.overflow, wanted.overflow});
-        const double error = std::abs(got.loss - wanted.loss) / std::abs(wanted.loss);
-        if (!(error <= report.worstLoss))
+        report.steps.push_back({got.loss, wanted.loss, got.gradNorm, wanted.gradNorm, got.overflow,
+                                wanted.overflow, got.lossScale, wanted.lossScale});
+        if (const double error = relative(got.loss, wanted.loss); !(error <= report.worstLoss))
             report.worstLoss = error;
+        if (exact) {
+            RY_ASSIGN(const StepState truth, exact->train(step, got.overflow));
+            report.steps.back().exactLoss = truth.loss;
+            if (const double error = relative(got.loss, truth.loss); !(error <= report.worstExact))
+                report.worstExact = error;
+        }
         if (!got.overflow && !wanted.overflow) {
             RY_ASSIGN(const Gradients mine, layout.gradients());
             RY_ASSIGN(const Gradients theirs, reference.gradients());
-            compareGradients(mine, theirs, step, report.worst);
+            if (exact) {
+                RY_ASSIGN(const Gradients truth, exact->gradients());
+                compareGradients(mine, truth, &theirs, furthest, step, report.gradientLimit, report.worst);
+            } else {
+                compareGradients(mine, theirs, nullptr, furthest, step, report.gradientLimit, report.worst);
+            }
         }
         if (options.progress)
             options.progress(step);

@@ -63,6 +63,8 @@ public:
             && job.comm.algorithm == "library" && job.precision.compute == DType::F32;
         if (alike && one({0, 1}) == 1)
             job.precision.reduce = DType::BF16;
+        if (job.precision.compute == DType::F32 && one({0, 1, 2}) == 0)
+            job.precision.compute = one({0, 1}) == 0 ? DType::BF16 : DType::F16;
         job.optimizer.lr = 1e-2;
         job.lrSchedule.warmup = 2;
         job.data.train = "none";
@@ -155,6 +157,7 @@ TEST(Matrix, LayoutsDrawnAtRandomGiveWhatOneRankGives)
         ++covered["params " + job.offload.params];
         ++covered["compression " + job.compression.mode];
         ++covered[std::string("reduce ") + rankyard::nameOf(job.precision.reduce)];
+        ++covered[std::string("compute ") + rankyard::nameOf(job.precision.compute)];
         ++covered["world " + std::to_string(job.layout.world())];
         expectParity(job, "seed " + std::to_string(seed) + ": " + nameOf(job), 3);
         if (::testing::Test::HasFailure())
