@@ -215,8 +215,8 @@ void benchTimeline(int count)
     for (const auto &lane : timeline.lanes())
         spans += lane.spans.size();
     const auto times = frames(timeline, count, [&](int frame) {
-        timeline.zoomAt(300 + frame % 700, frame < count / 2 ? 1.02 : 1 / 1.02);
-        timeline.pan(frame % 40 < 20 ? 9 : -9);
+        timeline.zoomAt(QPointF(300 + frame % 700, 100), frame < count / 2 ? 1.02 : 1 / 1.02);
+        timeline.panBy({frame % 40 < 20 ? -9.0 : 9.0, 0});
     });
     print("frame, time line of a step", times, "ms", " (p99 at most 16)");
     std::printf("  %zu spans\n", spans);

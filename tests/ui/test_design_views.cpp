@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What the Design page draws, and its drawers.
+#include "engine/cluster/sources.h"
 #include "engine/data/corpus.h"
 #include "tests/ui/design_fixture.h"
 #include "ui/designer/compare_view.h"
@@ -19,6 +20,7 @@
 #include <QSignalSpy>
 #include <QTableView>
 #include <QUndoStack>
+#include <QWheelEvent>
 
 using namespace rankyard;
 using namespace rankyard::ui;
@@ -117,7 +119,7 @@ private slots:
         const QRectF box = line->rectOf(second);
         QCOMPARE(line->hit(box.center()), second);
         QVERIFY2(line->tipOf(second).contains(QStringLiteral("forward")), qPrintable(line->tipOf(second)));
-        line->zoomAt(box.center().x(), 8);
+        line->zoomAt(box.center(), 8);
         QVERIFY(std::abs(line->rectOf(second).width() - 8 * box.width()) < 0.01);
         QVERIFY(std::abs(line->rectOf(second).center().x() - box.center().x()) < 0.01);
         line->setFocus();
@@ -238,6 +240,36 @@ private slots:
         QVERIFY(data->result().contains(QStringLiteral("/nowhere.txt")));
         QVERIFY(data->file().isEmpty());
         f.settle();
+    }
+
+    // One way to zoom and pan wherever there is a drawing: what is under the pointer stays there, a short drag is a click.
+    void canvasesZoomAtThePointer()
+    {
+        RankMap map;
+        map.resize(600, 400);
+        spec::Layout layout;
+        layout.tp = 8;
+        layout.dp = 4;
+        map.setDesign(
+            layout,
+            std::make_shared<const cluster::Cluster>(cluster::openCluster("dgx-a100-80 x 4").value()));
+        map.show();
+        const QPointF at = map.cellOf(11).center();
+        QWheelEvent wheel(at, map.mapToGlobal(at), {}, {0, 240}, Qt::NoButton, Qt::NoModifier,
+                          Qt::NoScrollPhase, false);
+        const double before = map.cellOf(11).width();
+        QCoreApplication::sendEvent(&map, &wheel);
+        QVERIFY(qAbs(map.cellOf(11).width() - 1.44 * before) < 1e-6 * before); // two notches
+        QVERIFY((map.cellOf(11).center() - at).manhattanLength() < 1e-6);
+        const QPoint press = at.toPoint();
+        QTest::mousePress(&map, Qt::LeftButton, {}, press);
+        QTest::mouseMove(&map, press + QPoint(2, 1));
+        QTest::mouseRelease(&map, Qt::LeftButton, {}, press + QPoint(2, 1));
+        QCOMPARE(map.selected(), 11);
+        QTest::keyClick(&map, Qt::Key_Minus);
+        QVERIFY(qAbs(map.cellOf(11).width() - 1.44 / 1.25 * before) < 1e-6 * before);
+        QTest::keyClick(&map, Qt::Key_F);
+        QVERIFY(qAbs(map.cellOf(11).width() - before) < 1e-6 * before);
     }
 };
 

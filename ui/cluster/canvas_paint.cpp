@@ -71,12 +71,7 @@ void ClusterCanvas::paintEvent(QPaintEvent *)
         painter.setBrush(theme.color(inkOf(marks)));
         painter.drawRects(batch.marked[marks]);
     }
-    if (m_ring) {
-        painter.setRenderHint(QPainter::Antialiasing);
-        painter.setPen(QPen(theme.color(Token::Accent), 1.5));
-        painter.setBrush(Qt::NoBrush);
-        painter.drawRoundedRect(QRectF(rect()).adjusted(1, 1, -1, -1), 5, 5);
-    }
+    paintRing(painter);
 }
 
 void ClusterCanvas::paintField(QPainter &painter, const BoxPlan::Field &field, Batch &batch) const

@@ -3,11 +3,7 @@
 
 #include "ui/common/theme.h"
 
-#include <QHelpEvent>
 #include <QKeyEvent>
-#include <QMouseEvent>
-#include <QToolTip>
-#include <QWheelEvent>
 
 #include <algorithm>
 #include <cmath>
@@ -22,14 +18,11 @@ constexpr double mostZoom = 8;
 
 } // namespace
 
-ClusterCanvas::ClusterCanvas(QWidget *parent) : QWidget(parent)
+ClusterCanvas::ClusterCanvas(QWidget *parent) : ZoomCanvas(parent)
 {
-    setFocusPolicy(Qt::StrongFocus);
-    setMouseTracking(true);
     setAttribute(Qt::WA_OpaquePaintEvent);
     setMinimumSize(200, 160);
     setAccessibleName(tr("Boxes of the cluster"));
-    connect(&Theme::instance(), &Theme::changed, this, qOverload<>(&QWidget::update));
 }
 
 void ClusterCanvas::setCluster(const cluster::Cluster *cluster, const cluster::Slots *places)
@@ -180,49 +173,18 @@ void ClusterCanvas::resizeEvent(QResizeEvent *event)
         rebuild();
 }
 
-void ClusterCanvas::mousePressEvent(QMouseEvent *event)
+void ClusterCanvas::clicked(const QPointF &pixel)
 {
-    m_press = m_last = event->position();
-    m_dragging = false;
-}
-
-void ClusterCanvas::mouseMoveEvent(QMouseEvent *event)
-{
-    if (!(event->buttons() & (Qt::LeftButton | Qt::MiddleButton)))
-        return;
-    if (!m_dragging && (event->position() - m_press).manhattanLength() < 5)
-        return;
-    m_dragging = true;
-    setCursor(Qt::ClosedHandCursor);
-    panBy(event->position() - m_last);
-    m_last = event->position();
-}
-
-void ClusterCanvas::mouseReleaseEvent(QMouseEvent *event)
-{
-    unsetCursor();
-    if (m_dragging || event->button() != Qt::LeftButton)
-        return;
-    const BoxPlan::Hit hit = m_plan.hit(toScene(event->position()));
+    const BoxPlan::Hit hit = m_plan.hit(toScene(pixel));
     if (hit.fold >= 0)
         toggle(hit.fold);
     else
         select(hit.node, hit.device);
 }
 
-void ClusterCanvas::mouseDoubleClickEvent(QMouseEvent *event)
-{
-    if (m_plan.hit(toScene(event->position())).node < 0)
-        fit();
-}
+bool ClusterCanvas::isThing(const QPointF &pixel) const { return m_plan.hit(toScene(pixel)).node >= 0; }
 
-void ClusterCanvas::wheelEvent(QWheelEvent *event)
-{
-    const double notches = event->angleDelta().y() / 120.0;
-    if (notches != 0)
-        zoomAt(event->position(), std::pow(1.2, notches));
-    event->accept();
-}
+QString ClusterCanvas::tipAt(const QPointF &pixel) const { return tipOf(m_plan.hit(toScene(pixel))); }
 
 void ClusterCanvas::stepSlot(int by)
 {
@@ -232,64 +194,38 @@ void ClusterCanvas::stepSlot(int by)
     selectSlot(now < 0 ? 0 : std::clamp(now + by, 0, m_slots->count() - 1));
 }
 
-void ClusterCanvas::keyPressEvent(QKeyEvent *event)
+bool ClusterCanvas::key(QKeyEvent *event)
 {
     const int node = m_slots && m_node >= 0 ? m_node : 0;
     const int perNode =
         m_slots && m_cluster ? std::max(1, m_slots->firstOf(node + 1) - m_slots->firstOf(node)) : 1;
     switch (event->key()) {
     case Qt::Key_Left:
-        return stepSlot(-1);
+        stepSlot(-1);
+        return true;
     case Qt::Key_Right:
-        return stepSlot(1);
+        stepSlot(1);
+        return true;
     case Qt::Key_Up:
-        return stepSlot(-perNode);
+        stepSlot(-perNode);
+        return true;
     case Qt::Key_Down:
-        return stepSlot(perNode);
+        stepSlot(perNode);
+        return true;
     case Qt::Key_Home:
-        return selectSlot(0);
+        selectSlot(0);
+        return true;
     case Qt::Key_End:
-        return selectSlot(m_slots ? m_slots->count() - 1 : -1);
-    case Qt::Key_Plus:
-    case Qt::Key_Equal:
-        return zoomAt(rect().center(), 1.25);
-    case Qt::Key_Minus:
-        return zoomAt(rect().center(), 0.8);
+        selectSlot(m_slots ? m_slots->count() - 1 : -1);
+        return true;
     case Qt::Key_Escape:
-        if (m_node >= 0)
-            return select(-1, -1);
-        break;
+        if (m_node < 0)
+            return false;
+        select(-1, -1);
+        return true;
     default:
-        break;
+        return false;
     }
-    QWidget::keyPressEvent(event);
-}
-
-void ClusterCanvas::focusInEvent(QFocusEvent *event)
-{
-    QWidget::focusInEvent(event);
-    m_ring = event->reason() == Qt::TabFocusReason || event->reason() == Qt::BacktabFocusReason;
-    update();
-}
-
-void ClusterCanvas::focusOutEvent(QFocusEvent *event)
-{
-    QWidget::focusOutEvent(event);
-    m_ring = false;
-    update();
-}
-
-bool ClusterCanvas::event(QEvent *event)
-{
-    if (event->type() != QEvent::ToolTip)
-        return QWidget::event(event);
-    const auto *help = static_cast<QHelpEvent *>(event);
-    const QString tip = tipOf(m_plan.hit(toScene(help->pos())));
-    if (tip.isEmpty())
-        QToolTip::hideText();
-    else
-        QToolTip::showText(help->globalPos(), tip, this);
-    return true;
 }
 
 } // namespace rankyard::ui

@@ -4,17 +4,15 @@
 #include "engine/cluster/machine_use.h"
 #include "ui/cluster/box_plan.h"
 #include "ui/cluster/overlay.h"
-
-#include <QWidget>
+#include "ui/common/zoom_canvas.h"
 
 namespace rankyard::ui {
 
 /// The boxes of a cluster, panned and zoomed. What is too small to read is drawn as less: texts go first, then boxes inside
 /// nodes, at last nodes are one rectangle each, so that ten thousand GPUs cost a few milliseconds. GUI thread.
 ///
-/// Wheel zooms at the pointer, a drag pans, a click selects, a double click on a fold opens it. Keys: arrows go from GPU to GPU,
-/// + and − zoom; the page has the rest.
-class ClusterCanvas : public QWidget
+/// A click selects, on a fold opens it. Keys: arrows go from GPU to GPU; the page has the rest.
+class ClusterCanvas : public ZoomCanvas
 {
     Q_OBJECT
 public:
@@ -33,9 +31,9 @@ public:
     void select(int node, int device);
     void selectSlot(int slot);
 
-    void fit();
-    void zoomAt(const QPointF &pixel, double factor);
-    void panBy(const QPointF &pixels);
+    void fit() override;
+    void zoomAt(const QPointF &pixel, double factor) override;
+    void panBy(const QPointF &pixels) override;
     double zoom() const { return m_zoom; }
     /// Folds or unfolds the group of the selected node, or all groups when none is selected.
     void toggleFold();
@@ -51,15 +49,10 @@ signals:
 protected:
     void paintEvent(QPaintEvent *event) override;
     void resizeEvent(QResizeEvent *event) override;
-    void mousePressEvent(QMouseEvent *event) override;
-    void mouseMoveEvent(QMouseEvent *event) override;
-    void mouseReleaseEvent(QMouseEvent *event) override;
-    void mouseDoubleClickEvent(QMouseEvent *event) override;
-    void wheelEvent(QWheelEvent *event) override;
-    void keyPressEvent(QKeyEvent *event) override;
-    void focusInEvent(QFocusEvent *event) override;
-    void focusOutEvent(QFocusEvent *event) override;
-    bool event(QEvent *event) override;
+    void clicked(const QPointF &pixel) override;
+    bool isThing(const QPointF &pixel) const override;
+    QString tipAt(const QPointF &pixel) const override;
+    bool key(QKeyEvent *event) override;
 
 private:
     void rebuild();
@@ -85,10 +78,6 @@ private:
     bool m_fitted = true; ///< keeps fitting while nobody has moved the view
     int m_node = -1;
     int m_device = -1;
-    QPointF m_press;
-    QPointF m_last;
-    bool m_dragging = false;
-    bool m_ring = false; ///< the focus came by the keyboard
 };
 
 } // namespace rankyard::ui

@@ -5,12 +5,7 @@
 #include "ui/common/format.h"
 #include "ui/common/theme.h"
 
-#include <QFocusEvent>
-#include <QHelpEvent>
 #include <QKeyEvent>
-#include <QMouseEvent>
-#include <QToolTip>
-#include <QWheelEvent>
 
 #include <algorithm>
 #include <cmath>
@@ -30,13 +25,7 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 } // namespace
 
-RankMap::RankMap(QWidget *parent) : QWidget(parent)
-{
-    setFocusPolicy(Qt::StrongFocus);
-    setAccessibleName(tr("Ranks on the cluster"));
-    setMouseTracking(true);
-    connect(&Theme::instance(), &Theme::changed, this, qOverload<>(&QWidget::update));
-}
+RankMap::RankMap(QWidget *parent) : ZoomCanvas(parent) { setAccessibleName(tr("Ranks on the cluster")); }
 
 RankMap::NodeShape RankMap::shapeOf(int node) const
 {
@@ -233,55 +222,42 @@ void RankMap::resizeEvent(QResizeEvent *event)
         layOut();
 }
 
-void RankMap::mousePressEvent(QMouseEvent *event)
+void RankMap::panBy(const QPointF &pixels)
 {
-    m_press = m_last = event->position();
-    m_dragging = false;
-}
-
-void RankMap::mouseMoveEvent(QMouseEvent *event)
-{
-    if (!(event->buttons() & Qt::LeftButton))
-        return;
-    if (!m_dragging && (event->position() - m_press).manhattanLength() < 6)
-        return;
-    m_dragging = true;
     m_fitted = false;
-    m_offset += event->position() - m_last;
-    m_last = event->position();
+    m_offset += pixels;
     update();
 }
 
-void RankMap::mouseReleaseEvent(QMouseEvent *event)
+void RankMap::zoomAt(const QPointF &pixel, double factor)
 {
-    if (m_dragging || event->button() != Qt::LeftButton)
-        return;
-    const int slot = slotAt(event->position());
-    select(slot == m_selected ? -1 : slot);
-}
-
-void RankMap::mouseDoubleClickEvent(QMouseEvent *event)
-{
-    if (slotAt(event->position()) < 0)
-        fit();
-}
-
-void RankMap::wheelEvent(QWheelEvent *event)
-{
-    const double factor = std::pow(1.2, event->angleDelta().y() / 120.0);
     const double zoom = std::clamp(m_zoom * factor, 0.5, 120.0);
-    m_offset = event->position() - (event->position() - m_offset) * (zoom / m_zoom);
+    m_offset = pixel - (pixel - m_offset) * (zoom / m_zoom);
     m_zoom = zoom;
     m_fitted = false;
     update();
-    event->accept();
 }
 
-void RankMap::keyPressEvent(QKeyEvent *event)
+void RankMap::clicked(const QPointF &pixel)
+{
+    const int slot = slotAt(pixel);
+    select(slot == m_selected ? -1 : slot);
+}
+
+bool RankMap::isThing(const QPointF &pixel) const { return slotAt(pixel) >= 0; }
+
+QString RankMap::tipAt(const QPointF &pixel) const
+{
+    const int slot = slotAt(pixel);
+    return slot < 0 ? QString() : tipOf(slot);
+}
+
+bool RankMap::key(QKeyEvent *event)
 {
     const int columns = m_nodes > 0 ? shapeOf(0).columns : 1;
     const auto step = [this](int by) {
         select(m_selected < 0 ? 0 : std::clamp(m_selected + by, 0, std::max(0, world() - 1)));
+        return true;
     };
     switch (event->key()) {
     case Qt::Key_Left:
@@ -293,42 +269,19 @@ void RankMap::keyPressEvent(QKeyEvent *event)
     case Qt::Key_Down:
         return step(columns);
     case Qt::Key_Home:
-        return select(0);
+        select(0);
+        return true;
     case Qt::Key_End:
-        return select(world() - 1);
+        select(world() - 1);
+        return true;
     case Qt::Key_Escape:
-        if (m_selected >= 0)
-            return select(-1);
-        break;
+        if (m_selected < 0)
+            return false;
+        select(-1);
+        return true;
     default:
-        break;
+        return false;
     }
-    QWidget::keyPressEvent(event);
-}
-
-void RankMap::focusInEvent(QFocusEvent *event)
-{
-    QWidget::focusInEvent(event);
-    update();
-}
-
-void RankMap::focusOutEvent(QFocusEvent *event)
-{
-    QWidget::focusOutEvent(event);
-    update();
-}
-
-bool RankMap::event(QEvent *event)
-{
-    if (event->type() != QEvent::ToolTip)
-        return QWidget::event(event);
-    const auto *help = static_cast<QHelpEvent *>(event);
-    const int slot = slotAt(help->pos());
-    if (slot < 0)
-        QToolTip::hideText();
-    else
-        QToolTip::showText(help->globalPos(), tipOf(slot), this);
-    return true;
 }
 
 } // namespace rankyard::ui

@@ -3,8 +3,7 @@
 
 #include "engine/cluster/cluster.h"
 #include "engine/plan/plan.h"
-
-#include <QWidget>
+#include "ui/common/zoom_canvas.h"
 
 #include <memory>
 #include <optional>
@@ -12,8 +11,8 @@
 namespace rankyard::ui {
 
 /// The ranks of a layout on the places of a cluster: a box a node, a cell a GPU (or core), coloured by stage or by group. A click
-/// on a rank lights its groups. Wheel zooms, a drag pans; arrows go from rank to rank, Escape lets go. GUI thread.
-class RankMap : public QWidget
+/// on a rank lights its groups; arrows go from rank to rank, Escape lets go. GUI thread.
+class RankMap : public ZoomCanvas
 {
     Q_OBJECT
 public:
@@ -40,7 +39,9 @@ public:
     const std::vector<Group> &groups() const { return m_groups; }
     /// Which colour a rank has: its stage, or the number of its group.
     int colourOf(int rank) const;
-    void fit();
+    void fit() override;
+    void zoomAt(const QPointF &pixel, double factor) override;
+    void panBy(const QPointF &pixels) override;
     QRectF cellOf(int slot) const; ///< in pixels
     QSize sizeHint() const override { return {600, 320}; }
     QSize minimumSizeHint() const override { return {200, 120}; }
@@ -51,15 +52,10 @@ signals:
 protected:
     void paintEvent(QPaintEvent *event) override;
     void resizeEvent(QResizeEvent *event) override;
-    void mousePressEvent(QMouseEvent *event) override;
-    void mouseMoveEvent(QMouseEvent *event) override;
-    void mouseReleaseEvent(QMouseEvent *event) override;
-    void mouseDoubleClickEvent(QMouseEvent *event) override;
-    void wheelEvent(QWheelEvent *event) override;
-    void keyPressEvent(QKeyEvent *event) override;
-    void focusInEvent(QFocusEvent *event) override;
-    void focusOutEvent(QFocusEvent *event) override;
-    bool event(QEvent *event) override;
+    void clicked(const QPointF &pixel) override;
+    bool isThing(const QPointF &pixel) const override;
+    QString tipAt(const QPointF &pixel) const override;
+    bool key(QKeyEvent *event) override;
 
 private:
     struct NodeShape {
@@ -91,9 +87,6 @@ private:
     double m_zoom = 1; ///< pixels of a cell
     QPointF m_offset;
     bool m_fitted = true;
-    bool m_dragging = false;
-    QPointF m_press;
-    QPointF m_last;
 };
 
 } // namespace rankyard::ui

@@ -34,12 +34,7 @@ void RankMap::paintEvent(QPaintEvent *)
     for (int node = 0; node < m_nodes; ++node)
         paintNode(painter, node);
     paintPipeline(painter);
-    if (hasFocus()) {
-        painter.setRenderHint(QPainter::Antialiasing, false);
-        painter.setBrush(Qt::NoBrush);
-        painter.setPen(theme.color(Token::Accent));
-        painter.drawRect(rect().adjusted(0, 0, -1, -1));
-    }
+    paintRing(painter);
 }
 
 void RankMap::paintNode(QPainter &painter, int node) const

@@ -4,12 +4,7 @@
 #include "ui/common/format.h"
 #include "ui/designer/kinds.h"
 
-#include <QFocusEvent>
-#include <QHelpEvent>
 #include <QKeyEvent>
-#include <QMouseEvent>
-#include <QToolTip>
-#include <QWheelEvent>
 
 #include <algorithm>
 #include <array>
@@ -28,13 +23,7 @@ int labelWidth() { return Theme::instance().scaled(64); }
 
 } // namespace
 
-StepTimeline::StepTimeline(QWidget *parent) : QWidget(parent)
-{
-    setFocusPolicy(Qt::StrongFocus);
-    setAccessibleName(tr("Predicted step"));
-    setMouseTracking(true);
-    connect(&Theme::instance(), &Theme::changed, this, qOverload<>(&QWidget::update));
-}
+StepTimeline::StepTimeline(QWidget *parent) : ZoomCanvas(parent) { setAccessibleName(tr("Predicted step")); }
 
 void StepTimeline::setVerdict(std::shared_ptr<const predict::Verdict> verdict)
 {
@@ -182,17 +171,18 @@ void StepTimeline::fit()
     clampView();
 }
 
-void StepTimeline::zoomAt(double pixel, double factor)
+void StepTimeline::zoomAt(const QPointF &pixel, double factor)
 {
-    const double centre = toTime(pixel);
+    const double centre = toTime(pixel.x());
     m_begin = centre - (centre - m_begin) / factor;
     m_end = centre + (m_end - centre) / factor;
     clampView();
 }
 
-void StepTimeline::pan(double pixels)
+void StepTimeline::panBy(const QPointF &pixels)
 {
-    const double by = pixels / plot().width() * (m_end - m_begin);
+    const double by = -pixels.x() / plot().width() * (m_end - m_begin);
+    m_top -= pixels.y();
     m_begin += by;
     m_end += by;
     clampView();
@@ -284,103 +274,53 @@ void StepTimeline::resizeEvent(QResizeEvent *event)
     clampView();
 }
 
-void StepTimeline::mousePressEvent(QMouseEvent *event)
-{
-    m_press = m_last = event->position();
-    m_dragging = false;
-}
+void StepTimeline::clicked(const QPointF &pixel) { select(hit(pixel)); }
 
-void StepTimeline::mouseMoveEvent(QMouseEvent *event)
-{
-    if (!(event->buttons() & Qt::LeftButton))
-        return;
-    if (!m_dragging && (event->position() - m_press).manhattanLength() < 6)
-        return;
-    m_dragging = true;
-    m_top -= event->position().y() - m_last.y();
-    pan(m_last.x() - event->position().x());
-    m_last = event->position();
-}
+bool StepTimeline::isThing(const QPointF &) const { return false; }
 
-void StepTimeline::mouseReleaseEvent(QMouseEvent *event)
-{
-    if (!m_dragging && event->button() == Qt::LeftButton)
-        select(hit(event->position()));
-}
+QString StepTimeline::tipAt(const QPointF &pixel) const { return tipOf(hit(pixel)); }
 
-void StepTimeline::mouseDoubleClickEvent(QMouseEvent *) { fit(); }
-
-void StepTimeline::wheelEvent(QWheelEvent *event)
+bool StepTimeline::key(QKeyEvent *event)
 {
-    zoomAt(event->position().x(), std::pow(1.2, event->angleDelta().y() / 120.0));
-    event->accept();
-}
-
-void StepTimeline::keyPressEvent(QKeyEvent *event)
-{
-    const double middle = plot().center().x();
-    if (event->modifiers() & ~(Qt::ShiftModifier | Qt::KeypadModifier))
-        return QWidget::keyPressEvent(event);
+    const QPointF middle = plot().center();
+    const double page = plot().width() / 8;
     switch (event->key()) {
     case Qt::Key_W:
-    case Qt::Key_Plus:
-        return zoomAt(middle, 1.5);
+        zoomAt(middle, 1.5);
+        return true;
     case Qt::Key_S:
-    case Qt::Key_Minus:
-        return zoomAt(middle, 1 / 1.5);
+        zoomAt(middle, 1 / 1.5);
+        return true;
     case Qt::Key_A:
-        return pan(-plot().width() / 8);
+        panBy({page, 0});
+        return true;
     case Qt::Key_D:
-        return pan(plot().width() / 8);
-    case Qt::Key_F:
-        return fit();
+        panBy({-page, 0});
+        return true;
     case Qt::Key_Left:
     case Qt::Key_Comma:
-        return step(-1);
+        step(-1);
+        return true;
     case Qt::Key_Right:
     case Qt::Key_Period:
-        return step(1);
+        step(1);
+        return true;
     case Qt::Key_Up:
     case Qt::Key_Down: {
         const int lane = std::clamp(m_current.lane + (event->key() == Qt::Key_Down ? 1 : -1), 0,
                                     std::max(0, static_cast<int>(m_lanes.size()) - 1));
         if (!m_lanes.empty())
             select({lane, m_lanes[at(lane)].spans.empty() ? -1 : 0});
-        return;
+        return true;
     }
     case Qt::Key_Escape:
-        if (m_current.lane >= 0)
-            return select({});
-        break;
+        if (m_current.lane < 0)
+            return false;
+        select({});
+        return true;
     default:
-        break;
+        return false;
     }
-    QWidget::keyPressEvent(event);
-}
-
-void StepTimeline::focusInEvent(QFocusEvent *event)
-{
-    QWidget::focusInEvent(event);
-    update();
-}
-
-void StepTimeline::focusOutEvent(QFocusEvent *event)
-{
-    QWidget::focusOutEvent(event);
-    update();
-}
-
-bool StepTimeline::event(QEvent *event)
-{
-    if (event->type() != QEvent::ToolTip)
-        return QWidget::event(event);
-    const auto *help = static_cast<QHelpEvent *>(event);
-    const QString tip = tipOf(hit(help->pos()));
-    if (tip.isEmpty())
-        QToolTip::hideText();
-    else
-        QToolTip::showText(help->globalPos(), tip, this);
-    return true;
 }
 
 } // namespace rankyard::ui

@@ -3,8 +3,7 @@
 
 #include "engine/predict/verdict.h"
 #include "ui/common/theme.h"
-
-#include <QWidget>
+#include "ui/common/zoom_canvas.h"
 
 #include <memory>
 #include <vector>
@@ -14,7 +13,7 @@ namespace rankyard::ui {
 /// The predicted step: a row a stage with its computation and below it the lanes of its transfers, over time. What is narrower
 /// than a pixel is drawn as one column of the kind that fills most of it, so that a step of 10⁵ ops costs what the pixels cost.
 /// Keys as in trace viewers: W and S zoom, A and D pan, F fits, comma and full stop go from op to op. GUI thread.
-class StepTimeline : public QWidget
+class StepTimeline : public ZoomCanvas
 {
     Q_OBJECT
 public:
@@ -46,9 +45,9 @@ public:
     Hit current() const { return m_current; }
     void select(const Hit &hit);
     QString tipOf(const Hit &hit) const; ///< name, begin, duration
-    void fit();
-    void zoomAt(double pixel, double factor);
-    void pan(double pixels);
+    void fit() override;
+    void zoomAt(const QPointF &pixel, double factor) override; ///< time alone
+    void panBy(const QPointF &pixels) override;
     double begin() const { return m_begin; } ///< of the view, ns
     double end() const { return m_end; }
     QSize sizeHint() const override { return {600, 260}; }
@@ -57,15 +56,10 @@ public:
 protected:
     void paintEvent(QPaintEvent *event) override;
     void resizeEvent(QResizeEvent *event) override;
-    void mousePressEvent(QMouseEvent *event) override;
-    void mouseMoveEvent(QMouseEvent *event) override;
-    void mouseReleaseEvent(QMouseEvent *event) override;
-    void mouseDoubleClickEvent(QMouseEvent *event) override;
-    void wheelEvent(QWheelEvent *event) override;
-    void keyPressEvent(QKeyEvent *event) override;
-    void focusInEvent(QFocusEvent *event) override;
-    void focusOutEvent(QFocusEvent *event) override;
-    bool event(QEvent *event) override;
+    void clicked(const QPointF &pixel) override;
+    bool isThing(const QPointF &pixel) const override;
+    QString tipAt(const QPointF &pixel) const override;
+    bool key(QKeyEvent *event) override;
 
 private:
     void build();
@@ -88,9 +82,6 @@ private:
     double m_end = 1;
     double m_top = 0; ///< pixels scrolled down
     Hit m_current;
-    QPointF m_press;
-    QPointF m_last;
-    bool m_dragging = false;
 };
 
 } // namespace rankyard::ui

@@ -51,11 +51,7 @@ void StepTimeline::paintEvent(QPaintEvent *)
         painter.drawRect(box.adjusted(0, 0, std::max(0.0, 2 - box.width()), 0));
     }
     painter.setClipping(false);
-    if (hasFocus()) {
-        painter.setBrush(Qt::NoBrush);
-        painter.setPen(theme.color(Token::Accent));
-        painter.drawRect(rect().adjusted(0, 0, -1, -1));
-    }
+    paintRing(painter);
 }
 
 void StepTimeline::paintRuler(QPainter &painter) const
