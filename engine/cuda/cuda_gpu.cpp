@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/cuda/cuda_gpu.h"
 
+#include "engine/cuda/column_product.h"
+
 #include <algorithm>
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -312,7 +314,6 @@ Result<cublasHandle_t> CudaGpu::products(Stream stream)
     return handle;
 }
 
-/// cuBLAS has columns where we have rows: Cᵀ = Bᵀ·Aᵀ, and a matrix of rows is its transpose already.
 Status CudaGpu::multiply(const kernels::Gemm &g, Number type, Stream stream)
 {
     if (g.m == 0 || g.n == 0)
@@ -325,13 +326,18 @@ Status CudaGpu::multiply(const kernels::Gemm &g, Number type, Stream stream)
                                                      : CUDA_R_16F;
     const cudaDataType_t output = g.wide ? (twice ? CUDA_R_64F : CUDA_R_32F) : input;
     const float one = 1, beta = g.accumulate ? 1 : 0;
-    const double one64 = 1, beta64 = beta;
-    return checked(cublasGemmEx_64(handle, g.bTransposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                   g.aTransposed ? CUBLAS_OP_T : CUBLAS_OP_N, g.n, g.m, g.k,
-                                   twice ? static_cast<const void *>(&one64) : &one, g.b, input, g.ldb, g.a,
-                                   input, g.lda, twice ? static_cast<const void *>(&beta64) : &beta, g.c,
-                                   output, g.ldc, twice ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                   CUBLAS_GEMM_DEFAULT),
+    const double one64 = 1, beta64 = static_cast<double>(beta);
+    const void *alphaAt = &one, *betaAt = &beta;
+    if (twice) {
+        alphaAt = &one64;
+        betaAt = &beta64;
+    }
+    const ColumnProduct p = inColumns(g);
+    const auto turned = [](bool yes) { return yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
+    return checked(cublasGemmEx_64(handle, turned(p.firstTransposed), turned(p.secondTransposed), p.m, p.n,
+                                   p.k, alphaAt, p.first, input, p.ldFirst, p.second, input, p.ldSecond,
+                                   betaAt, g.c, output, p.ldc,
+                                   twice ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                    "start a product");
 }
 

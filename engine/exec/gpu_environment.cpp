@@ -28,8 +28,10 @@ std::vector<std::string> activeHcas(const fs::path &root)
 
 std::vector<std::pair<std::string, std::string>> gpuDefaults(const std::vector<std::string> &hcas)
 {
-    std::vector<std::pair<std::string, std::string>> all = {
-        {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}, {"NCCL_DEBUG", "WARN"}, {"NCCL_RAS_ENABLE", "0"}};
+    std::vector<std::pair<std::string, std::string>> all = {{"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
+                                                            {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+                                                            {"NCCL_DEBUG", "WARN"},
+                                                            {"NCCL_RAS_ENABLE", "0"}};
     std::string list;
     for (const std::string &port : hcas)
         list += (list.empty() ? "=" : ",") + port; // "=": these names and no longer ones

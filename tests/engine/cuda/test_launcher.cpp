@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What the launcher shows of kernels: that their threads may run in any order between two barriers, and that it would show if not.
+#include "engine/cuda/column_product.h"
 #include "engine/cuda/kernels/launch.h"
 #include "tests/engine/cuda/host_gpu.h"
 #include "tests/engine/cuda/host_launcher.h"
@@ -75,6 +76,47 @@ struct HalfWaits {
 };
 
 } // namespace
+
+/// The arguments that cuBLAS gets, by BLAS' own definition of a product in columns.
+TEST(ColumnProduct, IsTheProductOfRows)
+{
+    const std::int64_t m = 3, n = 5, k = 4;
+    for (const auto &[aT, bT] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+        const auto a = randomValues(7 * 8, 1),
+                   b = randomValues(7 * 8, 2); // rows of 7 and 8 elements: more than there are
+        kernels::Gemm g;
+        g.m = m;
+        g.n = n;
+        g.k = k;
+        g.lda = 7;
+        g.ldb = 8;
+        g.ldc = 6;
+        g.a = a.data();
+        g.b = b.data();
+        g.aTransposed = aT;
+        g.bTransposed = bT;
+        const ColumnProduct p = inColumns(g);
+        ASSERT_TRUE(p.m == n && p.n == m && p.k == k);
+        const auto element = [](const void *matrix, std::int64_t ld, bool turned, std::int64_t row,
+                                std::int64_t column) {
+            return static_cast<const double *>(matrix)[turned ? column + row * ld : row + column * ld];
+        };
+        for (std::int64_t i = 0; i < m; ++i) {
+            for (std::int64_t j = 0; j < n; ++j) {
+                double wanted = 0, got = 0;
+                for (std::int64_t l = 0; l < k; ++l) {
+                    wanted += a[static_cast<std::size_t>(aT ? l * 7 + i : i * 7 + l)]
+                        * b[static_cast<std::size_t>(bT ? j * 8 + l : l * 8 + j)];
+                    // C(row j, column i) in columns is at j + i·ldc: row i, column j in rows.
+                    got += element(p.first, p.ldFirst, p.firstTransposed, j, l)
+                        * element(p.second, p.ldSecond, p.secondTransposed, l, i);
+                }
+                EXPECT_NEAR(got, wanted, 1e-12);
+            }
+        }
+        EXPECT_EQ(p.ldc, g.ldc);
+    }
+}
 
 TEST_F(Launcher, AMissingBarrierShows)
 {
