@@ -2,6 +2,7 @@
 #include "engine/cuda/cuda_device.h"
 
 #include "engine/cuda/failure.h"
+#include "engine/plan/codec.h"
 #include "engine/plan/units.h"
 
 #include <algorithm>
@@ -38,6 +39,12 @@ bool isOnHost(const plan::StepProgram &program, const plan::Op &op)
     };
     return !op.writes.empty() && std::all_of(op.reads.begin(), op.reads.end(), host)
         && std::all_of(op.writes.begin(), op.writes.end(), host);
+}
+
+CodecShape shapeOf(const spec::Compression &compression, std::int64_t count)
+{
+    return {count, compression.block, plan::codeHeaderBytes, static_cast<std::uint32_t>(plan::CodeForm::Half),
+            static_cast<std::uint32_t>(plan::CodeForm::Byte)};
 }
 
 Error notHere(const char *what, const plan::Op &op)
@@ -112,8 +119,9 @@ Result<std::unique_ptr<exec::BoundOp>> CudaDevice::bind(const exec::BindContext 
         RY_ASSIGN(auto inner, m_host.bind(context, op));
         return std::unique_ptr<exec::BoundOp>(std::make_unique<OnHost>(m_queue, op, std::move(inner)));
     }
-    if (op.kind == plan::OpKind::Encode || op.kind == plan::OpKind::Decode)
-        return notHere("compressed reductions are not made on a GPU", op);
+    if ((op.kind == plan::OpKind::Encode || op.kind == plan::OpKind::Decode)
+        && context.plan->job.compression.mode == "topk")
+        return notHere("compression.mode topk is not made on a GPU; fp16, int8 and adaptive are", op);
     if (op.segment == plan::Segment::Core && plan::Split(context.plan->job).headSize > widestHead)
         return notHere("no attention of heads wider than 256 on a GPU", op);
     RY_TRY(reservePartials(context, op));
@@ -211,7 +219,7 @@ Status CudaDevice::reservePartials(const exec::BindContext &context, const plan:
 {
     const plan::Split split(context.plan->job);
     const std::int64_t widest = std::max({split.hidden, split.qkvWidth(), 2 * split.ffn});
-    std::int64_t bytes = std::max(2 * stripes * widest * 8, 2 * squareParts * 8);
+    std::int64_t bytes = std::max(2 * stripes * widest * 8, (2 * squareParts + 2) * 8);
     bytes = std::max(bytes, 8 * std::max(op.rowEnd - op.rowBegin, split.tokens));
     if (bytes <= m_lane->partialBytes)
         return {};
@@ -290,8 +298,34 @@ void CudaDevice::add(DType type, const void *from, void *to, std::int64_t count)
     m_gpu->tables().add[static_cast<int>(number)](from, to, count);
 }
 
-void CudaDevice::encode(const kernels::Encoding &) { startFailed("no codec"); } // bind() refuses
-void CudaDevice::decode(const kernels::Decoding &) { startFailed("no codec"); }
+void CudaDevice::encode(const kernels::Encoding &e)
+{
+    EncodeCall call;
+    call.shape = shapeOf(*e.compression, e.count);
+    call.adaptive = e.compression->mode == "adaptive";
+    call.form = e.compression->mode == "int8" ? call.shape.byte : call.shape.half;
+    call.lossScale = e.lossScale;
+    call.threshold = e.compression->threshold;
+    call.gradient = e.gradient;
+    call.error = e.error;
+    call.code = e.code;
+    call.scratch = e.scratch;
+    m_gpu->tables().encode[e.type == DType::F64 ? 1 : 0](call);
+}
+
+void CudaDevice::decode(const kernels::Decoding &d)
+{
+    DecodeCall call;
+    call.shape = shapeOf(*d.compression, d.all);
+    call.codes = d.codes;
+    call.stride = d.stride;
+    call.ranks = d.ranks;
+    call.begin = d.begin;
+    call.count = d.count;
+    call.out = d.out;
+    call.accumulate = d.accumulate;
+    m_gpu->tables().decode[d.type == DType::F64 ? 1 : 0](call);
+}
 
 Result<std::unique_ptr<exec::BoundOp>> CudaDevice::bindFileCopy(const kernels::Transfer &)
 {

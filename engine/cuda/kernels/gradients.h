@@ -151,6 +151,11 @@ void adam(const kernels::Adam &a)
                               in(a.stepSize), in(a.rootCorrection)});
 }
 
+struct Zero {
+    double *values;
+    RY_DEVICE void operator()(i64 i) const { values[i] = 0; }
+};
+
 template<typename T>
 struct AddInto {
     const T *from;

@@ -192,6 +192,19 @@ const std::vector<Named> layouts = {
          job.zero.stage = 3;
          job.offload.optimizer = job.offload.params = "cpu";
      }},
+    {"int8",
+     [](spec::JobSpec &job) {
+         job.layout.dp = 3;
+         job.compression.mode = "int8";
+         job.compression.block = 64;
+     }},
+    {"adaptive",
+     [](spec::JobSpec &job) {
+         job.layout.dp = 2;
+         job.zero.stage = 1;
+         job.compression.mode = "adaptive";
+         job.compression.threshold = 0.2;
+     }},
     {"optimizerInFiles",
      [](spec::JobSpec &job) {
          job.layout.dp = 2;
