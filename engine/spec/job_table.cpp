@@ -201,7 +201,8 @@ void addMemory(Fields &f, JobSpec &j)
         {"offload.optimizer", &o.optimizer, oneOf({"none", "cpu", "nvme"}, "Where optimizer states live")});
     f.push_back({"offload.params", &o.params,
                  oneOf({"none", "cpu", "nvme"}, "Where parameters live").only({"none", "cpu"})});
-    f.push_back({"offload.pin", &o.pin, any("Page-locked host buffers").onlyDefault()});
+    f.push_back(
+        {"offload.pin", &o.pin, any("Page-locked host buffers, where a GPU copies from and to them")});
     f.push_back({"offload.nvme_path", &o.nvmePath, text("Folder of the NVMe tier")});
     f.push_back({"offload.buffers", &o.buffers,
                  range(1, 1024, "Staging buffers, and units whose parameters are fetched ahead")});

@@ -56,7 +56,6 @@ TEST(JobRules, WhatThisVersionDoesNotHaveIsRefusedWithTheNearestThatWorks)
         {{{"/precision/grad", "fp64"}}, "precision.grad", no, "\"fp32\""},
         {{{"/precision/loss_in_16bit", true}}, "precision.loss_in_16bit", no, "false"},
         {{{"/offload/params", "nvme"}}, "offload.params", no, "\"none\""},
-        {{{"/offload/pin", false}}, "offload.pin", no, "true"},
         {{{"/run/epochs", 1.5}}, "run.epochs", no, "null"},
         {{{"/run/compact_every", 70}}, "run.compact_every", no, "100"},
     };
