@@ -201,8 +201,8 @@ void readZero(Reading &in)
             in.set("offload.nvme_path", *folder);
         if (const auto buffers = in.atLeast(path + "buffer_count", 1))
             in.set("offload.buffers", *buffers);
-        if (in.has(path + "pin_memory") && in.flag(path + "pin_memory") == false)
-            in.lost(path + "pin_memory", "host buffers are page-locked");
+        if (const auto pin = in.flag(path + "pin_memory"))
+            in.set("offload.pin", *pin);
     }
 }
 
@@ -396,7 +396,6 @@ void writeZero(Writing &out, const spec::JobSpec &job)
             elements(job.zero.prefetchBytes, bytesOf(job.precision.compute)));
     if (job.zero.shard > 0)
         out.put("zero_optimization.mics_shard_size", out.use("zero.shard"));
-    const bool any = job.offload.optimizer != "none" || job.offload.params != "none";
     for (const auto &[section, ours] :
          {std::pair{"zero_optimization.offload_optimizer.", "offload.optimizer"},
           {"zero_optimization.offload_param.", "offload.params"}}) {
@@ -404,13 +403,11 @@ void writeZero(Writing &out, const spec::JobSpec &job)
         if (device == "none")
             continue;
         out.put(std::string(section) + "device", device);
-        out.put(std::string(section) + "pin_memory", true);
+        out.put(std::string(section) + "pin_memory", out.use("offload.pin"));
         out.put(std::string(section) + "buffer_count", out.use("offload.buffers"));
         if (device == "nvme")
             out.put(std::string(section) + "nvme_path", out.use("offload.nvme_path"));
     }
-    if (any)
-        out.use("offload.pin");
 }
 
 void writePrecision(Writing &out, const spec::JobSpec &job)

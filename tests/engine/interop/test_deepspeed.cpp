@@ -24,7 +24,8 @@ TEST(DeepSpeed, KeysAndUnits)
            {"stage3_prefetch_bucket_size", 5e7},
            {"max_live_parameters", 2e9},
            {"stage3_param_persistence_threshold", 1e4},
-           {"offload_optimizer", {{"device", "nvme"}, {"nvme_path", "/fast"}, {"buffer_count", 6}}}}},
+           {"offload_optimizer",
+            {{"device", "nvme"}, {"nvme_path", "/fast"}, {"buffer_count", 6}, {"pin_memory", false}}}}},
          {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 2e-4}, {"betas", {0.8, 0.99}}}}}},
          {"scheduler",
           {{"type", "WarmupDecayLR"},
@@ -42,6 +43,7 @@ TEST(DeepSpeed, KeysAndUnits)
     EXPECT_EQ(at(in, "offload.optimizer"), "nvme");
     EXPECT_EQ(at(in, "offload.nvme_path"), "/fast");
     EXPECT_EQ(at(in, "offload.buffers"), 6);
+    EXPECT_EQ(at(in, "offload.pin"), false);
     EXPECT_EQ(at(in, "optimizer.lr"), 2e-4);
     EXPECT_EQ(at(in, "optimizer.weight_decay"), 0.0); // DeepSpeed's default, not ours
     EXPECT_EQ(at(in, "optimizer.betas"), Json({0.8, 0.99}));
