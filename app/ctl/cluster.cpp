@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "app/ctl/command.h"
+#include "engine/base/file.h"
 #include "engine/base/units.h"
 #include "engine/cluster/catalogue.h"
 #include "engine/cluster/sources.h"
+#include "engine/probe/probe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace rankyard::ctl {
@@ -60,6 +63,8 @@ std::string matrixOf(const Node &node)
     return ends.size() > 1 && ends.size() <= 24 ? table(rows) : std::string();
 }
 
+void showMeasured(Output &output, const Measured &measured);
+
 void showText(Output &output, const Cluster &cluster)
 {
     output.line(cluster.name + ": " + counted(cluster.nodes(), "node") + ", " + counted(cluster.gpus(), "GPU")
@@ -83,6 +88,10 @@ void showText(Output &output, const Cluster &cluster)
         const Slots::Worst worst = slots.worstOf(all);
         output.line("Worst link: " + textOf(worst.link));
     }
+    if (cluster.measured) {
+        output.line("");
+        showMeasured(output, *cluster.measured);
+    }
     for (const std::string &note : cluster.notes)
         output.note(note);
 }
@@ -104,6 +113,105 @@ OrderedJson linksOf(const Node &node)
         }
     }
     return links;
+}
+
+constexpr int mostRanks = 32; ///< of a probe: each takes 300 MB
+
+struct ProbeCommand {
+    std::string out;
+    std::vector<std::string> types{"fp32", "bf16", "fp16"};
+};
+
+std::string percent(double share) { return formatNumber(100 * share, 2) + " %"; }
+
+std::string rate(double perSecond) { return formatNumber(perSecond / 1e9, 3) + " GFLOP/s"; }
+
+/// The values that people know how to read; all of them stand in the file.
+void showMeasured(Output &output, const Measured &measured)
+{
+    const auto value = [&](const char *name) {
+        const auto found = measured.values.find(name);
+        return found == measured.values.end() ? 0.0 : found->second;
+    };
+    output.line("Measured on " + measured.host + ", " + measured.date + ", " + measured.device + ", "
+                + std::to_string(measured.ranks) + (measured.ranks == 1 ? " rank" : " ranks") + " at once");
+    std::vector<std::vector<std::string>> rows;
+    for (const char *type : {"fp32", "bf16", "fp16"}) {
+        if (const double peak = value((std::string("peak_") + type).c_str()); peak > 0)
+            rows.push_back({std::string("matrix products ") + type, rate(peak) + " a thread"});
+    }
+    rows.push_back({"memory", gbps(value("memory_bandwidth")) + " a thread"});
+    rows.push_back({"between ranks",
+                    gbps(value("link_bandwidth")) + ", " + formatDuration(value("island_latency"))
+                        + " a step of a ring"});
+    if (value("team") > 0)
+        rows.push_back({"each further thread", percent(value("team")) + " of the first"});
+    output.line(table(rows));
+    rows = {{"predicted against measured", "samples", "median", "worst"}};
+    for (const Measured::Fit &fit : measured.fits)
+        rows.push_back({fit.what, std::to_string(fit.samples), percent(fit.median), percent(fit.worst)});
+    output.line(table(rows));
+}
+
+OrderedJson documentOf(const probe::Report &report)
+{
+    OrderedJson products = OrderedJson::array(), links = OrderedJson::array();
+    for (const probe::Product &product : report.products) {
+        products.push_back({{"m", product.m},
+                            {"n", product.n},
+                            {"k", product.k},
+                            {"type", nameOf(product.type)},
+                            {"gflops", product.flopsPerSecond / 1e9},
+                            {"predicted_gflops", product.predicted / 1e9}});
+    }
+    for (const probe::LinkSample &link : report.links) {
+        links.push_back({{"operation", plan::nameOf(link.kind)},
+                         {"ranks", link.ranks},
+                         {"bytes", link.bytes},
+                         {"us", 1e6 * link.seconds}});
+    }
+    return {
+        {"products", std::move(products)}, {"collectives", std::move(links)}, {"seconds", report.seconds}};
+}
+
+Result<Exit> runProbe(const ProbeCommand &command, Output &output)
+{
+    RY_ASSIGN(Cluster cluster, thisMachine());
+    if (cluster.gpus() > 0)
+        output.note("Cores are measured; the constants of GPUs come from published runs");
+    probe::Options options;
+    options.ranks =
+        Slots(cluster).kind() == DeviceKind::Gpu ? cluster.types[0].cores() : Slots(cluster).count();
+    options.ranks = std::clamp(options.ranks, 1, mostRanks);
+    options.types.clear();
+    for (const std::string &name : command.types) {
+        DType type = DType::F32;
+        dtypeFromName(name, type);
+        options.types.push_back(type);
+    }
+    options.makeDevice = [] { return exec::makeCpuDevice(1); };
+    options.makeWideDevice = [ranks = options.ranks] { return exec::makeCpuDevice(ranks); };
+    options.progress = [&](double share, const std::string &what) {
+        output.note(formatNumber(std::floor(100 * share), 3) + " %  " + what);
+    };
+    RY_ASSIGN(const probe::Report report, probe::run(options));
+    cluster.measured = report.measured;
+    const std::filesystem::path file = command.out.empty() ? probeFile() : std::filesystem::path(command.out);
+    std::error_code made;
+    std::filesystem::create_directories(file.parent_path(), made);
+    RY_TRY(writeFileAtomically(file, dumpJson(writeCluster(cluster), 1) + "\n"));
+    if (output.json) {
+        OrderedJson document = writeCluster(cluster);
+        document["probe"] = documentOf(report);
+        document["file"] = file.string();
+        output.document(document);
+        return Exit::Done;
+    }
+    showMeasured(output, report.measured);
+    output.line(
+        "Kept in " + file.string() + " after " + formatDuration(report.seconds)
+        + (command.out.empty() ? "; plans, searches and the workbench use it for the cluster local" : ""));
+    return Exit::Done;
 }
 
 } // namespace
@@ -134,6 +242,15 @@ void addCluster(Commands &commands)
             "A file (cluster JSON, hwloc XML, text of nvidia-smi topo -m), a preset (dgx-h100x32), local, or "
             "hwloc's synthetic description")
         ->required();
+    auto probing = std::make_shared<ProbeCommand>();
+    CLI::App *probe =
+        commands.add(*parent, "probe", "Measures this machine: a minute in which it should do nothing else",
+                     [probing](Output &output) { return runProbe(*probing, output); });
+    probe->add_option("--out", probing->out,
+                      "Cluster file to write; default: where the cluster local looks for it");
+    probe->add_option("--types", probing->types, "Types to compute in")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
 }
 
 } // namespace rankyard::ctl

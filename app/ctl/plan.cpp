@@ -51,21 +51,27 @@ std::string trafficTable(const plan::Plan &plan)
 Status addTimes(const plan::Plan &plan, const std::string &name, OrderedJson &report)
 {
     RY_ASSIGN(const cluster::Cluster cluster, cluster::openCluster(name));
-    if (plan.grid.world() > cluster.gpus()) {
+    // Cores can be shared, GPUs are not.
+    const int devices = cluster.gpus() > 0 ? cluster.gpus() : plan.grid.world();
+    if (plan.grid.world() > devices) {
         return Error::make(Code::DoesNotFit, "the cluster has fewer devices than the layout has ranks", name)
-            .withFound(std::to_string(cluster.gpus()))
+            .withFound(std::to_string(devices))
             .withExpected(std::to_string(plan.grid.world()));
     }
-    RY_ASSIGN(const predict::CostModel cost, predict::costModelOf(cluster));
+    RY_ASSIGN(const predict::CostModel cost, predict::costModelOf(cluster, predict::ranksOf(plan.job)));
     const predict::JobTime time = predict::jobTime(cost, plan.job);
-    RY_ASSIGN(const plan::Timeline line,
-              plan::simulate(plan, plan::ProgramKind::Train, predict::durationsOf(cost, plan.job)));
+    RY_ASSIGN(const plan::Timeline line, predict::timelineOf(cost, plan));
     report["step_ms"] = 1e3 * time.step.seconds;
     report["bubble"] = time.step.bubbleShare();
     report["tflops_per_device"] = time.tflopsPerDevice;
     report["mfu"] = time.mfu;
     report["interval_ms"] = {1e3 * time.step.low, 1e3 * time.step.high};
     report["timeline"] = {{"step_ms", static_cast<double>(line.stepNs) / 1e6}, {"bubble", line.bubble()}};
+    // What was probed are programs: theirs is the step. Constants of published runs are those of the closed form.
+    if (cost.machine().cooperative) {
+        report["step_ms"] = report["timeline"]["step_ms"];
+        report["bubble"] = line.bubble();
+    }
     const predict::StepTime &s = time.step;
     report["parts_ms"] = {{"compute", 1e3 * s.compute},  {"bubble", 1e3 * s.bubble},
                           {"tensor", 1e3 * s.tensor},    {"pipeline", 1e3 * s.pipeline},

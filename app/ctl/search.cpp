@@ -81,13 +81,15 @@ Result<Setting> settingOf(const SearchOptions &options)
     RY_ASSIGN(auto job, spec::loadJob(options.job, options.set));
     RY_ASSIGN(const auto cluster,
               cluster::openCluster(options.cluster.empty() ? job.cluster : options.cluster));
-    RY_ASSIGN(const predict::CostModel cost, predict::costModelOf(cluster));
     const int there = cluster::Slots(cluster).count();
     if (options.gpus > there)
         return Error::make(Code::DoesNotFit, "the cluster has fewer devices", "--gpus")
             .withFound(std::to_string(options.gpus))
             .withExpected("at most " + std::to_string(there));
-    return Setting{std::move(job), cost, options.gpus > 0 ? options.gpus : std::max(1, there)};
+    const int devices = options.gpus > 0 ? options.gpus : std::max(1, there);
+    RY_ASSIGN(const predict::CostModel cost,
+              predict::costModelOf(cluster, {devices, job.run.threads.value_or(0)}));
+    return Setting{std::move(job), cost, devices};
 }
 
 Result<Exit> runSearch(const SearchOptions &options, Output &output)

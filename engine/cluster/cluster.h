@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,12 +76,33 @@ struct Fabric {
     bool operator==(const Fabric &) const = default;
 };
 
+/// What a probe measured on one node of a cluster: rates, bandwidths and latencies by the names that the cost model gives them
+/// (predict::constants and predict::Machine), and how well they explain what was measured.
+struct Measured {
+    std::string host;
+    std::string date;   ///< ISO 8601, UTC
+    std::string device; ///< the executor's name of it: "AMD EPYC …, AVX-512, 1 thread"
+    int ranks = 0;      ///< that were at work at once
+    std::map<std::string, double> values{};
+    /// Predicted against measured, of one kind of work.
+    struct Fit {
+        std::string what;
+        int samples = 0;
+        double median = 0; ///< of |predicted ÷ measured − 1|
+        double worst = 0;
+        bool operator==(const Fit &) const = default;
+    };
+    std::vector<Fit> fits{};
+    bool operator==(const Measured &) const = default;
+};
+
 struct Cluster {
     std::string name;
     std::vector<Node> types;
     std::vector<NodeGroup> groups;
     Fabric fabric;
     std::vector<std::string> notes{}; ///< what was assumed and why
+    std::optional<Measured> measured{};
     bool operator==(const Cluster &) const = default;
 
     int nodes() const;

@@ -204,13 +204,59 @@ Status readGroups(const Json &list, Cluster &cluster)
     return {};
 }
 
+Result<Measured> readMeasured(const Json &json)
+{
+    RY_ASSIGN(const Fields fields,
+              Fields::of(json, "measured", {"host", "date", "device", "ranks", "values", "fits"}));
+    Measured measured;
+    RY_ASSIGN(measured.host, fields.text("host", ""));
+    RY_ASSIGN(measured.date, fields.text("date", ""));
+    RY_ASSIGN(measured.device, fields.text("device", ""));
+    RY_ASSIGN(measured.ranks, fields.integer("ranks", 0, 0, 1'000'000));
+    const Json none = Json::object();
+    const Json &values = fields.has("values") ? fields.at("values") : none;
+    if (!values.is_object())
+        return Error::make(Code::BadData, "an object is expected", "measured.values");
+    for (const auto &[name, value] : values.items()) {
+        if (!value.is_number() || !(value.get<double>() >= 0))
+            return Error::make(Code::BadData, "a number is expected", "measured.values." + name)
+                .withFound(dumpJson(value))
+                .withExpected("at least 0");
+        measured.values[name] = value.get<double>();
+    }
+    for (std::size_t i = 0; fields.has("fits") && i < fields.at("fits").size(); ++i) {
+        RY_ASSIGN(const Fields fit,
+                  Fields::of(fields.at("fits")[i], "measured.fits[" + std::to_string(i) + "]",
+                             {"what", "samples", "median", "worst"}));
+        Measured::Fit one;
+        RY_ASSIGN(one.what, fit.text("what", ""));
+        RY_ASSIGN(one.samples, fit.integer("samples", 0, 0, 1'000'000'000));
+        RY_ASSIGN(one.median, fit.number("median", 0));
+        RY_ASSIGN(one.worst, fit.number("worst", 0));
+        measured.fits.push_back(std::move(one));
+    }
+    return measured;
+}
+
+OrderedJson writeMeasured(const Measured &measured)
+{
+    OrderedJson values = OrderedJson::object(), fits = OrderedJson::array();
+    for (const auto &[name, value] : measured.values)
+        values[name] = value;
+    for (const Measured::Fit &fit : measured.fits)
+        fits.push_back(
+            {{"what", fit.what}, {"samples", fit.samples}, {"median", fit.median}, {"worst", fit.worst}});
+    return {{"host", measured.host},   {"date", measured.date},       {"device", measured.device},
+            {"ranks", measured.ranks}, {"values", std::move(values)}, {"fits", std::move(fits)}};
+}
+
 } // namespace
 
 Result<Cluster> readCluster(const Json &document, const std::string &name)
 {
     RY_TRY(checkSchema(document, family, version, name));
     RY_ASSIGN(const Fields fields,
-              Fields::of(document, name, {"schema", "name", "nodes", "fabric", "notes"}));
+              Fields::of(document, name, {"schema", "name", "nodes", "fabric", "notes", "measured"}));
     Cluster cluster;
     RY_ASSIGN(cluster.name, fields.text("name", name));
     RY_TRY(readGroups(fields.has("nodes") ? fields.at("nodes") : Json(), cluster));
@@ -229,6 +275,9 @@ Result<Cluster> readCluster(const Json &document, const std::string &name)
             if (note.is_string())
                 cluster.notes.push_back(note.get<std::string>());
         }
+    }
+    if (fields.has("measured")) {
+        RY_ASSIGN(cluster.measured, readMeasured(fields.at("measured")));
     }
     return cluster;
 }
@@ -266,18 +315,41 @@ OrderedJson writeCluster(const Cluster &cluster)
         nodes.push_back({{"name", group.prefix}, {"count", group.count}, {"type", std::move(json)}});
     }
     const Fabric &fabric = cluster.fabric;
-    return {{"schema", std::string(family) + "/" + std::to_string(version)},
-            {"name", cluster.name},
-            {"nodes", std::move(nodes)},
-            {"fabric",
-             {{"domain_nodes", fabric.domainNodes},
-              {"leaf_nodes", fabric.leafNodes},
-              {"rails", fabric.rails},
-              {"oversubscription", fabric.oversubscription}}},
-            {"notes", cluster.notes}};
+    OrderedJson document{{"schema", std::string(family) + "/" + std::to_string(version)},
+                         {"name", cluster.name},
+                         {"nodes", std::move(nodes)},
+                         {"fabric",
+                          {{"domain_nodes", fabric.domainNodes},
+                           {"leaf_nodes", fabric.leafNodes},
+                           {"rails", fabric.rails},
+                           {"oversubscription", fabric.oversubscription}}},
+                         {"notes", cluster.notes}};
+    if (cluster.measured)
+        document["measured"] = writeMeasured(*cluster.measured);
+    return document;
 }
 
 namespace {
+
+/// This machine, with what a probe has measured on it, when it was this one.
+Result<Cluster> measuredMachine()
+{
+    RY_ASSIGN(Cluster cluster, thisMachine());
+    const auto file = probeFile();
+    std::error_code none;
+    if (!std::filesystem::exists(file, none))
+        return cluster;
+    const auto text = readFile(file);
+    const auto document = text ? parseJson(*text, file.string()) : text.error();
+    const auto probed = document ? readCluster(*document, file.string()) : document.error();
+    if (!probed)
+        cluster.notes.push_back("What was probed here cannot be read: " + probed.error().text());
+    else if (probed->types != cluster.types || probed->groups != cluster.groups)
+        cluster.notes.push_back("What was probed here was another machine: cluster probe measures this one");
+    else
+        cluster.measured = probed->measured;
+    return cluster;
+}
 
 /// "dgx-h100 x 32" → preset and count; nothing when it does not begin with a preset's id.
 std::optional<std::pair<std::string, int>> presetIn(const std::string &what)
@@ -300,10 +372,12 @@ std::optional<std::pair<std::string, int>> presetIn(const std::string &what)
 
 } // namespace
 
+std::filesystem::path probeFile() { return dataDir() / "probe.json"; }
+
 Result<Cluster> openCluster(const std::string &what)
 {
     if (what == "local")
-        return thisMachine();
+        return measuredMachine();
     if (const auto preset = presetIn(what))
         return makePreset(preset->first, preset->second);
     std::error_code none;

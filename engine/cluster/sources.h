@@ -35,7 +35,10 @@ Result<Cluster> thisMachine();
 Result<Cluster> readCluster(const Json &document, const std::string &name);
 OrderedJson writeCluster(const Cluster &cluster);
 
-/// Any of them by what a user writes: a file (JSON, hwloc XML or topo matrix, told by its content), "local", a preset with a
+/// Where `cluster probe` keeps this machine with what it measured, in dataDir(): a cluster file.
+std::filesystem::path probeFile();
+
+/// Any of them by what a user writes: a file (JSON, hwloc XML or topo matrix, told by its content), "local" (with what was probed, if it was), a preset with a
 /// number of nodes ("dgx-h100 x 32", "dgx-h100x32"), or a synthetic description with a colon in it.
 Result<Cluster> openCluster(const std::string &what);
 

@@ -29,10 +29,11 @@ struct Runner {
 class Simulation
 {
 public:
-    Simulation(const Plan &plan, ProgramKind kind, const Duration &duration);
+    Simulation(const Plan &plan, ProgramKind kind, const Duration &duration, Progress progress);
     Result<Timeline> run();
 
 private:
+    int laneOf(const Runner &runner, const Op &op) const;
     OpId head(const Runner &runner, int lane) const;
     std::int64_t readyAt(const Runner &runner, const Op &op) const;
     void finish(Runner &runner, const Op &op, std::int64_t begin, std::int64_t end);
@@ -45,12 +46,14 @@ private:
 
     const Plan &m_plan;
     const Duration &m_duration;
+    Progress m_progress;
     std::vector<Runner> m_runners; ///< by stage
 };
 
-Simulation::Simulation(const Plan &plan, ProgramKind kind, const Duration &duration)
+Simulation::Simulation(const Plan &plan, ProgramKind kind, const Duration &duration, Progress progress)
     : m_plan(plan),
-      m_duration(duration)
+      m_duration(duration),
+      m_progress(progress)
 {
     for (const StepProgram &program : plan.programs) {
         if (program.kind != kind)
@@ -61,11 +64,19 @@ Simulation::Simulation(const Plan &plan, ProgramKind kind, const Duration &durat
         runner.times.resize(program.ops.size());
         runner.done.assign(program.ops.size(), false);
         for (const Op &op : program.ops)
-            runner.lanes[at(laneOf(op))].push_back(op.id);
+            runner.lanes[at(laneOf(runner, op))].push_back(op.id);
         m_runners.push_back(std::move(runner));
     }
     std::sort(m_runners.begin(), m_runners.end(),
               [](const Runner &a, const Runner &b) { return a.stage < b.stage; });
+}
+
+/// What crosses stages waits for others beside the thread in any case: these do not do the same at the same time.
+int Simulation::laneOf(const Runner &runner, const Op &op) const
+{
+    const bool onThread = m_progress == Progress::OnThread && op.stream != Stream::Pipeline
+        && (op.group == none || !acrossStages(runner.program->groups[at(op.group)]));
+    return onThread ? static_cast<int>(Stream::Compute) : plan::laneOf(op);
 }
 
 /// The next op of a lane, when all that it waits for is timed; none else.
@@ -82,7 +93,7 @@ OpId Simulation::head(const Runner &runner, int lane) const
 
 std::int64_t Simulation::readyAt(const Runner &runner, const Op &op) const
 {
-    std::int64_t ready = runner.free[at(laneOf(op))];
+    std::int64_t ready = runner.free[at(laneOf(runner, op))];
     for (const OpId wait : op.waits)
         ready = std::max(ready, runner.times[at(wait)].end);
     return ready;
@@ -90,7 +101,7 @@ std::int64_t Simulation::readyAt(const Runner &runner, const Op &op) const
 
 void Simulation::finish(Runner &runner, const Op &op, std::int64_t begin, std::int64_t end)
 {
-    const auto lane = at(laneOf(op));
+    const auto lane = at(laneOf(runner, op));
     runner.times[at(op.id)] = {begin, end};
     runner.done[at(op.id)] = true;
     runner.free[lane] = end;
@@ -109,7 +120,7 @@ bool Simulation::transfer(Runner &runner, const Op &op)
     std::vector<std::pair<Runner *, OpId>> meeting = {{&runner, op.id}};
     if (op.kind == OpKind::Send || op.kind == OpKind::Recv) {
         Runner *peer = peerOf(runner, op);
-        const int lane = laneOf(op) + (op.kind == OpKind::Send ? 1 : -1);
+        const int lane = plan::laneOf(op) + (op.kind == OpKind::Send ? 1 : -1);
         meeting.emplace_back(peer, head(*peer, lane));
     } else {
         const Group &group = runner.program->groups[at(op.group)];
@@ -119,7 +130,7 @@ bool Simulation::transfer(Runner &runner, const Op &op)
             const auto &groups = other.program->groups;
             if (!across || &other == &runner || std::none_of(groups.begin(), groups.end(), has))
                 continue;
-            const OpId id = head(other, laneOf(op));
+            const OpId id = head(other, laneOf(runner, op));
             const bool same = id != none && other.program->op(id).group != none
                 && other.program->groups[at(other.program->op(id).group)].name == group.name;
             meeting.emplace_back(&other, same ? id : none);
@@ -195,7 +206,10 @@ StageTimes Simulation::account(const Runner &runner, std::int64_t stepNs) const
         const OpTime &time = runner.times[at(id)];
         const std::int64_t gap = time.begin - free;
         free = time.end;
-        stage.computeNs += time.end - time.begin;
+        if (isTransfer(op.kind))
+            stage.exposedNs[runner.program->groups[at(op.group)].name] += time.end - time.begin;
+        else
+            stage.computeNs += time.end - time.begin;
         if (gap > 0)
             blame(runner, stage, op, time.begin - gap, time.begin);
     }
@@ -241,6 +255,25 @@ double Timeline::bubble() const
     return whole > 0 ? static_cast<double>(idle) / whole : 0;
 }
 
+void Timeline::stretch(double factor)
+{
+    const auto longer = [factor](std::int64_t &ns) {
+        ns = static_cast<std::int64_t>(static_cast<double>(ns) * factor);
+    };
+    longer(stepNs);
+    for (StageTimes &stage : stages) {
+        for (OpTime &op : stage.ops) {
+            longer(op.begin);
+            longer(op.end);
+        }
+        longer(stage.computeNs);
+        longer(stage.bubbleNs);
+        longer(stage.barrierNs);
+        for (auto &[group, ns] : stage.exposedNs)
+            longer(ns);
+    }
+}
+
 std::int64_t transferNs(const StepProgram &program, const Op &op, const Link &link)
 {
     const int size = op.group == none ? 1 : program.groups[at(op.group)].size;
@@ -249,9 +282,9 @@ std::int64_t transferNs(const StepProgram &program, const Op &op, const Link &li
     return static_cast<std::int64_t>(link.latencyNs + (link.bytesPerNs > 0 ? bytes / link.bytesPerNs : 0));
 }
 
-Result<Timeline> simulate(const Plan &plan, ProgramKind kind, const Duration &duration)
+Result<Timeline> simulate(const Plan &plan, ProgramKind kind, const Duration &duration, Progress progress)
 {
-    return Simulation(plan, kind, duration).run();
+    return Simulation(plan, kind, duration, progress).run();
 }
 
 } // namespace rankyard::plan

@@ -42,10 +42,16 @@ struct Timeline {
     std::vector<StageTimes> stages;
     /// Idle share of the step for want of work, mean over stages: (bubble + barrier) ÷ (stages · step).
     double bubble() const;
+    /// Everything takes `factor` times as long.
+    void stretch(double factor);
 };
+
+/// Where transfers inside a stage advance: on lanes beside computation, or on the thread that computes, in program order.
+enum class Progress : std::uint8_t { Beside, OnThread };
 
 /// One rank a stage stands for its peers, which do the same at the same time. A stage's lanes are FIFO, and an op starts when its
 /// waits are done (DESIGN 1.6); transfers are not buffered. An error says which op never starts.
-Result<Timeline> simulate(const Plan &plan, ProgramKind kind, const Duration &duration);
+Result<Timeline> simulate(const Plan &plan, ProgramKind kind, const Duration &duration,
+                          Progress progress = Progress::Beside);
 
 } // namespace rankyard::plan

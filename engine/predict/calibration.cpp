@@ -2,6 +2,7 @@
 #include "engine/predict/cost.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace rankyard::predict {
@@ -69,8 +70,11 @@ const std::vector<Constant> &constants()
         {"operands", &C::operands, "operand traffic not hidden by arithmetic", 0, 5},
         {"wave", &C::wave, "idle share of the last wave of tiles", 0, 3},
         {"attention", &C::attention, "share of the peak of fused attention", 0.05, 1.5},
+        {"attention_fp32", &C::attentionFp32, "that share at 32 bits against 16", 0.1, 10},
         {"attention_backward", &C::attentionBackward, "backward's rate against forward's", 0.2, 1.5},
         {"head_half", &C::headHalf, "head width at which attention reaches half", 0, 256},
+        {"attention_tile", &C::attentionTile, "keys computed beyond each query's own, causal", 0, 1024},
+        {"exponential", &C::exponential, "seconds of an exponential beyond its traffic", 0, 1e-6},
         {"scores", &C::scores, "passes of 2 bytes over the scores of unfused attention", 0, 100},
         {"misaligned", &C::misaligned, "slowdown of heads whose width is no multiple of 8", 1, 50},
         {"memory", &C::memory, "share of the memory bandwidth", 0.1, 1},
@@ -175,6 +179,35 @@ Calibration asProgrammed(Calibration calibration)
         0.5; // sends have lanes of their own: one of the two ways of a micro-batch waits
     calibration.hideData = 1;
     return calibration;
+}
+
+Result<Calibration> calibrationOf(const cluster::Measured &measured)
+{
+    static constexpr std::array absolute{"peak_fp32",        "peak_bf16",      "peak_fp16",
+                                         "memory_bandwidth", "link_bandwidth", "team"};
+    // Nothing that measured programs do not show: no software around them, nothing hidden that they do not hide.
+    Calibration one;
+    one.family = "cpu";
+    one.source = "probe of " + measured.host;
+    one.date = measured.date;
+    one.gemm = one.memory = one.island = 1;
+    one.operands = one.wave = one.kernel = one.host = one.islandLatency = one.step = one.straggler = 0;
+    one.hideTensor = one.hideData = one.hidePipeline = one.contention = 0;
+    for (const auto &[name, value] : measured.values) {
+        if (std::find(absolute.begin(), absolute.end(), name) != absolute.end())
+            continue;
+        const auto &all = constants();
+        const auto found =
+            std::find_if(all.begin(), all.end(), [&](const Constant &c) { return name == c.name; });
+        if (found == all.end())
+            return Error::make(Code::BadData, "no such constant", "measured.values." + name);
+        if (value < found->least || value > found->most)
+            return Error::make(Code::BadData, "out of range", "measured.values." + name)
+                .withFound(std::to_string(value))
+                .withExpected(std::to_string(found->least) + " to " + std::to_string(found->most));
+        one.*(found->value) = value;
+    }
+    return one;
 }
 
 Result<Calibration> Calibrations::of(const std::string &family, const std::vector<std::string> &with) const

@@ -55,6 +55,7 @@ CostModel::CostModel(Machine machine, Calibration calibration)
     m_rate[at(Precision::Fp8)] = m_machine.peak[at(Precision::Fp8)] * c.gemmFp8;
     m_rate[at(Precision::Fp4)] = m_machine.peak[at(Precision::Fp4)] * c.gemmFp4;
     m_bytes = m_machine.memoryBandwidth * c.memory;
+    m_exponential = c.exponential / m_machine.threads;
 }
 
 double CostModel::gemm(double m, double n, double k, Precision precision) const
@@ -72,9 +73,11 @@ double CostModel::attention(const Attention &what) const
 {
     const Calibration &c = m_calibration;
     if (what.fused) {
-        const double flops = 2 * what.tokens * what.seq * what.heads * what.width;
-        const Precision precision = what.precision == Precision::Fp32 ? Precision::Fp32 : Precision::Bf16;
-        const double share = c.attention * what.width / (what.width + c.headHalf);
+        const double flops = 2 * what.tokens * (what.seq + c.attentionTile) * what.heads * what.width;
+        const bool narrow = what.precision == Precision::Fp8 || what.precision == Precision::Fp4;
+        const Precision precision = narrow ? Precision::Bf16 : what.precision;
+        const double share = c.attention * (precision == Precision::Fp32 ? c.attentionFp32 : 1) * what.width
+            / (what.width + c.headHalf);
         const double traffic = 8 * what.tokens * what.heads * what.width;
         return flops / (share * peak(precision)) + traffic / m_bytes + c.kernel;
     }
@@ -99,6 +102,8 @@ double CostModel::elementwise(double bytes) const
 {
     return m_calibration.traffic * bytes / m_bytes + m_calibration.kernel;
 }
+
+double CostModel::exponentials(double count) const { return m_exponential * count; }
 
 double CostModel::optimizer(double bytes) const { return bytes / m_bytes; }
 
@@ -162,19 +167,73 @@ std::string familyOf(const std::string &device)
     return device.empty() ? "cpu" : device;
 }
 
-Result<Machine> machineOf(const cluster::Cluster &cluster)
+Ranks ranksOf(const spec::JobSpec &job) { return {job.layout.world(), job.run.threads.value_or(0)}; }
+
+namespace {
+
+double measuredValue(const cluster::Cluster &cluster, const char *name)
+{
+    if (!cluster.measured)
+        return 0;
+    const auto found = cluster.measured->values.find(name);
+    return found == cluster.measured->values.end() ? 0 : found->second;
+}
+
+double networkBandwidthOf(const cluster::Cluster &cluster, double devicesPerNode)
+{
+    const cluster::Node &node = cluster.types.front();
+    double cards = 0;
+    for (const int nic : node.of(cluster::DeviceKind::Nic))
+        cards += node.devices[static_cast<std::size_t>(nic)].bandwidth;
+    return cards / devicesPerNode / std::max(1.0, cluster.fabric.oversubscription);
+}
+
+/// Ranks share a node's cores evenly (CoreShare): each has some of its own, or several take turns on one.
+Result<Machine> hostOf(const cluster::Cluster &cluster, Ranks ranks)
+{
+    const cluster::Node &node = cluster.types.front();
+    const double cores = node.cores();
+    if (measuredValue(cluster, "peak_fp32") <= 0 || cores <= 0) {
+        return Error::make(Code::NotHere, "how fast these cores are is not known", cluster.name)
+            .withHint("rankyardctl cluster probe measures those of this machine");
+    }
+    const double nodes = cluster.nodes();
+    const double onNode = ranks.count > 0 ? std::ceil(static_cast<double>(ranks.count) / nodes) : cores;
+    const double own = std::max(1.0, std::floor(cores / onNode));
+    const double threads = ranks.threads > 0 ? std::min(own, static_cast<double>(ranks.threads)) : own;
+    const double speed = 1 + (threads - 1) * measuredValue(cluster, "team");
+    Machine machine;
+    machine.family = familyOf("");
+    machine.peak[at(Precision::Fp32)] = speed * measuredValue(cluster, "peak_fp32");
+    machine.peak[at(Precision::Bf16)] = speed * measuredValue(cluster, "peak_bf16");
+    machine.peak[at(Precision::Fp16)] = speed * measuredValue(cluster, "peak_fp16");
+    machine.memoryBandwidth = speed * measuredValue(cluster, "memory_bandwidth");
+    machine.memoryBytes = node.hostBytes() / onNode;
+    machine.island = static_cast<int>(onNode);
+    machine.islandBandwidth = measuredValue(cluster, "link_bandwidth");
+    machine.networkBandwidth = networkBandwidthOf(cluster, onNode);
+    machine.cooperative = true;
+    machine.ranksPerCore = std::max(1.0, onNode / cores);
+    machine.threads = threads;
+    return machine;
+}
+
+} // namespace
+
+Result<Machine> machineOf(const cluster::Cluster &cluster, Ranks ranks)
 {
     if (cluster.types.empty() || cluster.nodes() == 0)
         return Error::make(Code::NotHere, "the cluster has no nodes", cluster.name);
     const cluster::Node &node = cluster.types.front();
     const std::vector<int> gpus = node.of(cluster::DeviceKind::Gpu);
-    const std::string model = gpus.empty() ? "" : node.devices[static_cast<std::size_t>(gpus.front())].model;
+    if (gpus.empty())
+        return hostOf(cluster, ranks);
+    const std::string model = node.devices[static_cast<std::size_t>(gpus.front())].model;
     const cluster::GpuModel *gpu = cluster::findGpu(model);
     if (!gpu) {
         return Error::make(Code::NotHere, "no data sheet of this device: its speed is not known",
                            cluster.name)
-            .withFound(model.empty() ? "no GPU" : model)
-            .withHint("cluster probe measures it");
+            .withFound(model.empty() ? "a GPU without a name" : model);
     }
     Machine machine;
     machine.device = gpu->name;
@@ -188,16 +247,17 @@ Result<Machine> machineOf(const cluster::Cluster &cluster)
         : gpu->linkBandwidth > 0 && !node.bonds.empty() ? gpu->linkBandwidth
                                                         : node.pcieBandwidth / 2;
     machine.hostBandwidth = node.pcieBandwidth;
-    double cards = 0;
-    for (const int nic : node.of(cluster::DeviceKind::Nic))
-        cards += node.devices[static_cast<std::size_t>(nic)].bandwidth;
-    machine.networkBandwidth = cards / perNode / std::max(1.0, cluster.fabric.oversubscription);
+    machine.networkBandwidth = networkBandwidthOf(cluster, perNode);
     return machine;
 }
 
-Result<CostModel> costModelOf(const cluster::Cluster &cluster)
+Result<CostModel> costModelOf(const cluster::Cluster &cluster, Ranks ranks)
 {
-    RY_ASSIGN(const Machine machine, machineOf(cluster));
+    RY_ASSIGN(const Machine machine, machineOf(cluster, ranks));
+    if (machine.cooperative) {
+        RY_ASSIGN(const Calibration constants, calibrationOf(*cluster.measured));
+        return CostModel(machine, constants);
+    }
     RY_ASSIGN(const Calibration constants, fittedCalibrations().of(machine.family));
     return CostModel(machine, asProgrammed(constants));
 }

@@ -4,6 +4,7 @@
 #include "engine/base/json.h"
 #include "engine/cluster/cluster.h"
 #include "engine/plan/step_program.h"
+#include "engine/spec/job.h"
 
 #include <array>
 #include <string>
@@ -30,10 +31,20 @@ struct Machine {
     double islandBandwidth = 0;
     double networkBandwidth = 0; ///< of one device's share of its node's cards
     double hostBandwidth = 0;    ///< of a device to its host's memory
+    // Of ranks on cores:
+    bool cooperative = false; ///< transfers advance on the thread that computes, not beside it
+    double ranksPerCore = 1;  ///< above 1: they take turns
+    double threads = 1;       ///< of a rank
     bool operator==(const Machine &) const = default;
 };
-/// The first kind of node stands for all. NotHere for a cluster whose device is not in the catalogue.
-Result<Machine> machineOf(const cluster::Cluster &cluster);
+/// How many of a job's ranks share a cluster. Where cores take the place of GPUs, each rank has its part of them.
+struct Ranks {
+    std::int64_t count = 0;   ///< 0: one on each device
+    std::int64_t threads = 0; ///< of each, on cores; 0: all that it has
+};
+Ranks ranksOf(const spec::JobSpec &job);
+/// The first kind of node stands for all. NotHere for a cluster whose device is neither in the catalogue nor measured.
+Result<Machine> machineOf(const cluster::Cluster &cluster, Ranks ranks = {});
 /// "A100 SXM 80 GB" → "A100": devices with the same cores share constants.
 std::string familyOf(const std::string &device);
 
@@ -47,11 +58,14 @@ struct Calibration {
     double gemm = 0.75;    ///< share of the peak that an endless matrix product reaches
     double gemmFp8 = 0.55; ///< the same at 8 bits, of that peak
     double gemmFp4 = 0.4;
-    double operands = 1;    ///< how much of a product's operand traffic is not hidden by its arithmetic
-    double wave = 0.5;      ///< idle share of the last wave of tiles
-    double attention = 0.6; ///< share of the peak of fused attention with endless heads, forward
+    double operands = 1;      ///< how much of a product's operand traffic is not hidden by its arithmetic
+    double wave = 0.5;        ///< idle share of the last wave of tiles
+    double attention = 0.6;   ///< share of the peak of fused attention with endless heads, forward
+    double attentionFp32 = 1; ///< that share at 32 bits against 16
     double attentionBackward = 0.8; ///< its backward's rate against its forward's
     double headHalf = 32;           ///< width of a head at which fused attention reaches half of that
+    double attentionTile = 0;       ///< keys that causal attention computes beyond each query's own: a tile's
+    double exponential = 0;         ///< seconds of an exponential beyond its traffic, one thread
     double scores = 12;    ///< passes of 2 bytes over the scores that unfused attention makes, forward
     double misaligned = 3; ///< how much slower unfused products are when a head's width is no multiple of 8
     double memory = 0.8;   ///< share of the memory bandwidth that element-wise kernels reach
@@ -93,6 +107,9 @@ struct Trait {
 
 /// The constants for programs of our own: what runs under computation stands in the program, whatever other systems hide.
 Calibration asProgrammed(Calibration calibration);
+/// The constants of a measured machine's programs; the absolute values are machineOf()'s. BadData for a name that nobody knows and for a
+/// value out of range.
+Result<Calibration> calibrationOf(const cluster::Measured &measured);
 
 /// Constants of several devices, and traits.
 struct Calibrations {
@@ -140,6 +157,8 @@ public:
     double attentionBackward(const Attention &what) const;
     /// An element-wise kernel that reads and writes so many bytes.
     double elementwise(double bytes) const;
+    /// What exponentials (GELU, SiLU, softmax) take beyond that.
+    double exponentials(double count) const;
     double optimizer(double bytes) const;
     /// Between the device's memory and the host's.
     double copy(double bytes) const;
@@ -163,10 +182,12 @@ private:
     Calibration m_calibration;
     std::array<double, precisionCount> m_rate{}; ///< FLOP/s of an endless product
     double m_bytes = 0;                          ///< bytes/s of memory that kernels reach
+    double m_exponential = 0;                    ///< seconds of one, all threads at work
 };
 
-/// For our own programs on a cluster's devices, with the fitted constants of their family. NotHere and NotFound say what is not known of them.
-Result<CostModel> costModelOf(const cluster::Cluster &cluster);
+/// For our own programs on a cluster's devices: with what was measured on them, else with the fitted constants of their family. NotHere
+/// and NotFound say what is not known of them.
+Result<CostModel> costModelOf(const cluster::Cluster &cluster, Ranks ranks = {});
 
 /// max(0, x) with a round corner of width `soft`: what of a transfer is left when something covers it.
 double positivePart(double x, double soft);

@@ -98,4 +98,40 @@ plan::Duration durationsOf(const CostModel &cost, const spec::JobSpec &job)
     };
 }
 
+namespace {
+
+/// Busy time of the ranks of one core: one of each stage, or several of one.
+double busyNs(const plan::Timeline &timeline, double ranksPerCore)
+{
+    double busy = 0;
+    for (const plan::StageTimes &stage : timeline.stages) {
+        busy += static_cast<double>(stage.computeNs);
+        for (const auto &[group, ns] : stage.exposedNs)
+            busy += static_cast<double>(ns);
+    }
+    return ranksPerCore * busy / static_cast<double>(timeline.stages.size());
+}
+
+} // namespace
+
+Result<plan::Timeline> timelineOf(const CostModel &cost, const plan::Plan &plan)
+{
+    return timelineOf(cost, plan, durationsOf(cost, plan.job));
+}
+
+Result<plan::Timeline> timelineOf(const CostModel &cost, const plan::Plan &plan,
+                                  const plan::Duration &duration)
+{
+    const Machine &machine = cost.machine();
+    RY_ASSIGN(plan::Timeline timeline,
+              plan::simulate(plan, plan::ProgramKind::Train, duration,
+                             machine.cooperative ? plan::Progress::OnThread : plan::Progress::Beside));
+    const double stretch = machine.ranksPerCore > 1 ? busyNs(timeline, machine.ranksPerCore)
+            / static_cast<double>(std::max<std::int64_t>(1, timeline.stepNs))
+                                                    : 1;
+    if (stretch > 1)
+        timeline.stretch(stretch);
+    return timeline;
+}
+
 } // namespace rankyard::predict

@@ -77,12 +77,13 @@ Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job)
     return memoryByStage(withMicroBatches(job, steadyOf(job).memory));
 }
 
-Result<ProgramTime> programTimeOf(const spec::JobSpec &job, const plan::Duration &duration)
+Result<ProgramTime> programTimeOf(
+    const spec::JobSpec &job, const std::function<Result<plan::Timeline>(const plan::Plan &plan)> &timelineOf)
 {
     const auto simulated = [&](std::int64_t microBatches) -> Result<ProgramTime> {
         RY_ASSIGN(const auto plan,
                   plan::makePlan(withMicroBatches(job, microBatches), plan::PlanDepth::Ordered));
-        RY_ASSIGN(const auto timeline, plan::simulate(plan, plan::ProgramKind::Train, duration));
+        RY_ASSIGN(const auto timeline, timelineOf(plan));
         return timeOf(timeline);
     };
     const Steady steady = steadyOf(job);

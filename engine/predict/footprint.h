@@ -3,6 +3,7 @@
 
 #include "engine/plan/simulate.h"
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ struct ProgramTime {
     std::vector<double> compute;           ///< seconds, by stage
     std::map<std::string, double> exposed; ///< seconds that the slowest stage waits, by group
 };
-Result<ProgramTime> programTimeOf(const spec::JobSpec &job, const plan::Duration &duration);
+/// `timelineOf`: when the ops of a plan's step run (durations.h), called with plans of few micro-batches.
+Result<ProgramTime> programTimeOf(
+    const spec::JobSpec &job,
+    const std::function<Result<plan::Timeline>(const plan::Plan &plan)> &timelineOf);
 
 } // namespace rankyard::predict

@@ -24,6 +24,7 @@ Local::Local(const Shape &shape, const Micro &micro)
     bytes = micro.precision == Precision::Fp32 ? 4 : 2;
     gated = shape.gated;
     fusedAttention = micro.fusedAttention;
+    sharedVocab = micro.tp > 1;
     precision = micro.precision;
 }
 
@@ -49,17 +50,29 @@ double coreSeconds(const CostModel &cost, const Local &local, OpKind kind, doubl
     return kind == OpKind::BackwardInput ? cost.attentionBackward(what) : cost.attention(what);
 }
 
-/// Logits in the computing type, their softmax in fp32, and the way back.
+/// Of the head's products with the vocabulary; those are not made in 8 bits.
+double vocabularyProduct(const CostModel &cost, const Local &local, double tokens)
+{
+    const bool narrow = local.precision == Precision::Fp8 || local.precision == Precision::Fp4;
+    return cost.gemm(tokens, local.vocab, local.hidden, narrow ? Precision::Bf16 : local.precision);
+}
+
+/// The softmax of whole rows in fp32 and its gradient. Over a shared vocabulary half of it stands with the logits.
+double softmaxSeconds(const CostModel &cost, const Local &local, double tokens)
+{
+    return cost.elementwise(10 * tokens * local.vocab) + cost.exponentials(tokens * local.vocab);
+}
+
 double lossSeconds(const CostModel &cost, const Local &local, OpKind kind, double tokens, bool withGradients)
 {
-    const Precision precision = local.precision == Precision::Fp8 || local.precision == Precision::Fp4
-        ? Precision::Bf16
-        : local.precision;
-    const double product = cost.gemm(tokens, local.vocab, local.hidden, precision);
-    const double softmax = cost.elementwise(10 * tokens * local.vocab);
-    if (kind == OpKind::Forward)
-        return withGradients ? 3 * product + 2 * softmax : product + softmax;
-    return kind == OpKind::BackwardInput ? product + softmax : product;
+    const double product = vocabularyProduct(cost, local, tokens);
+    const double softmax = softmaxSeconds(cost, local, tokens);
+    if (kind == OpKind::BackwardInput)
+        return product + softmax;
+    if (kind == OpKind::BackwardWeight)
+        return product;
+    const double gradients = withGradients ? 2 * product + softmax : 0;
+    return gradients + (local.sharedVocab ? 0 : product + softmax);
 }
 
 } // namespace
@@ -90,13 +103,15 @@ double segmentSeconds(const CostModel &cost, const Local &local, OpKind kind, Un
         return linear(cost, kind, tokens, local.hidden, local.queryWidth(), local.precision);
     case Segment::Up:
         return linear(cost, kind, tokens, (local.gated ? 2 : 1) * local.ffn, local.hidden, local.precision)
-            + (kind == OpKind::BackwardWeight ? 0 : cost.elementwise((backward ? 1.5 : 1) * act));
+            + (kind == OpKind::BackwardWeight
+                   ? 0
+                   : cost.elementwise((backward ? 1.5 : 1) * act) + cost.exponentials(tokens * local.ffn));
     case Segment::Act:
-        return cost.elementwise(act);
+        return cost.elementwise(act) + cost.exponentials(tokens * local.ffn);
     case Segment::Down:
         return linear(cost, kind, tokens, local.hidden, local.ffn, local.precision);
     case Segment::Logits:
-        return cost.gemm(tokens, local.vocab, local.hidden, Precision::Bf16);
+        return vocabularyProduct(cost, local, tokens) + softmaxSeconds(cost, local, tokens);
     case Segment::Loss:
         return lossSeconds(cost, local, kind, tokens, withGradients);
     case Segment::None:

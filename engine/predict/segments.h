@@ -31,6 +31,8 @@ struct Local {
     double bytes = 2; ///< of an activation
     bool gated = false;
     bool fusedAttention = true;
+    bool sharedVocab =
+        false; ///< the ranks of a tensor group have a part each: logits are an op of their own before the loss
     Precision precision = Precision::Bf16;
 
     Local(const Shape &shape, const Micro &micro);
@@ -39,7 +41,8 @@ struct Local {
 };
 
 /// Seconds of an op of this kind (Forward, BackwardInput, BackwardWeight, Recompute) on `tokens` tokens; 0 for what does nothing.
-/// Of Loss: `tokens` are the chunk's; a train program's Forward of it has its two gradients in it, `withGradients`.
+/// Of Loss: `tokens` are the chunk's; a train program's Forward of it has its two gradients in it, `withGradients`; the logits
+/// themselves only where no op before it makes them.
 double segmentSeconds(const CostModel &cost, const Local &local, plan::OpKind kind, plan::UnitKind unit,
                       plan::Segment segment, double tokens, bool withGradients = true);
 /// How many kernels it launches.

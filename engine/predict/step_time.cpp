@@ -220,6 +220,9 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
         + segmentSeconds(cost, local, OpKind::BackwardWeight, UnitKind::Embedding, Segment::Lookup,
                          local.tokens);
     unit.head = segmentSeconds(cost, local, OpKind::Forward, UnitKind::Head, Segment::Loss, local.tokens);
+    if (local.sharedVocab)
+        unit.head +=
+            segmentSeconds(cost, local, OpKind::Forward, UnitKind::Head, Segment::Logits, local.tokens);
     if (micro.frozen)
         unit.backwardWeight = 0;
     return unit;

@@ -167,7 +167,8 @@ void addTimes(const Ground &ground, const Plan &plan, Verdict &verdict)
             return 0;
         return modelled ? modelled(program, op) : op.flops;
     };
-    auto timeline = plan::simulate(plan, plan::ProgramKind::Train, duration);
+    auto timeline = ground.cost ? timelineOf(*ground.cost, plan, duration)
+                                : plan::simulate(plan, plan::ProgramKind::Train, duration);
     if (!timeline) {
         verdict.notes.push_back("The step could not be timed: " + timeline.error().text());
         return;
@@ -227,7 +228,7 @@ std::optional<CostModel> costOf(const spec::JobSpec &job, const cluster::Cluster
 {
     if (job.precision.compute == DType::F64)
         return std::nullopt;
-    auto cost = costModelOf(cluster);
+    auto cost = costModelOf(cluster, ranksOf(job));
     if (!cost || cost->peak(precisionOf(job.precision.compute)) <= 0)
         return std::nullopt;
     return std::move(cost).value();

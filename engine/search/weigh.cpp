@@ -168,7 +168,9 @@ Status Scales::price(Candidate &candidate) const
     }
     candidate.bytes = most;
     candidate.margin = m_capacity.usable() - most;
-    RY_ASSIGN(const auto time, predict::programTimeOf(job, predict::durationsOf(m_cost, job)));
+    RY_ASSIGN(const auto time, predict::programTimeOf(job, [this](const plan::Plan &plan) {
+                  return predict::timelineOf(m_cost, plan);
+              }));
     // What no op does stays the closed form's: loader, stragglers, hidden transfers that slow the computation.
     predict::StepTime &t = candidate.time;
     const double scale = (time.seconds + t.overhead) / t.seconds;

@@ -8,8 +8,9 @@ namespace {
 Result<search::Outcome> searchOn(const spec::JobSpec &job, const cluster::Cluster &cluster,
                                  search::Options options)
 {
-    RY_ASSIGN(const predict::CostModel cost, predict::costModelOf(cluster));
     options.devices = cluster::Slots(cluster).count();
+    RY_ASSIGN(const predict::CostModel cost,
+              predict::costModelOf(cluster, {options.devices, job.run.threads.value_or(0)}));
     return search::search(job, cost, options);
 }
 

@@ -69,7 +69,9 @@ TEST(Footprint, TimeIsThatOfTheWholeProgram)
         ASSERT_TRUE(whole) << whole.error().text();
         const auto timeline = plan::simulate(*whole, plan::ProgramKind::Train, duration);
         ASSERT_TRUE(timeline) << timeline.error().text();
-        const auto time = programTimeOf(job, duration);
+        const auto time = programTimeOf(job, [&](const plan::Plan &plan) {
+            return plan::simulate(plan, plan::ProgramKind::Train, duration);
+        });
         ASSERT_TRUE(time) << time.error().text();
         const double error = time->seconds * 1e9 / static_cast<double>(timeline->stepNs) - 1;
         worst = std::max(worst, std::abs(error));
