@@ -10,6 +10,7 @@ using namespace rankyard::exec::test;
 
 TEST(Blocks, GiveWhatOneRankGives)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     struct Case {
         int dp, cp, shard;
     };

@@ -23,6 +23,7 @@ spec::JobSpec reduceJob(DType reduce, const std::string &family = "gpt2")
 
 TEST(ReduceType, GivesWhatOneRankGivesThatRoundsAlike)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     for (const DType type : {DType::BF16, DType::F16, DType::F64}) {
         for (const int dp : {2, 3, 5}) {
             for (const int zero : {0, 1, 2, 3}) {

@@ -10,6 +10,7 @@ using namespace rankyard::exec::test;
 
 TEST(Steps, GiveWhatTheLibraryGives)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     for (const char *algorithm : {"ring", "direct"}) {
         for (const int dp : {2, 3, 5}) {
             for (const int zero : {0, 1}) {

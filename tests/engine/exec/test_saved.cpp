@@ -2,6 +2,7 @@
 // Activations: what is computed again, where inputs are kept meanwhile, and what that leaves in the arenas.
 #include "tests/engine/exec/expect_parity.h"
 #include "tests/engine/exec/small_layout.h"
+#include "tests/engine/long.h"
 
 using namespace rankyard;
 using namespace rankyard::exec;
@@ -28,6 +29,7 @@ spec::JobSpec deepJob()
 
 TEST(Saved, InputsElsewhereGiveWhatOneRankGives)
 {
+    RANKYARD_LONG_WHEN_SANITIZED();
     for (const char *family : {"gpt2", "llama"}) {
         for (const bool partition : {false, true}) {
             for (const bool host : {false, true}) {
