@@ -64,7 +64,7 @@ OrderedJson documentOf(const exec::ParityReport &report)
               {"unit", report.worst.unit},
               {"step", report.worst.step},
               {"relative_error", report.worst.relativeError},
-              {"limit", report.worst.limit}}}};
+              {"limit", report.gradientLimit}}}};
 }
 
 void printReport(const exec::ParityReport &report, Output &output)
@@ -85,7 +85,8 @@ void printReport(const exec::ParityReport &report, Output &output)
                     + " at most (limit " + formatNumber(report.exactLimit, 3) + ")");
     output.line("worst gradient: " + report.worst.parameter + " of " + report.worst.unit + ", error "
                 + formatNumber(report.worst.relativeError, 3) + " at step "
-                + std::to_string(report.worst.step) + " (limit " + formatNumber(report.worst.limit, 3) + ")");
+                + std::to_string(report.worst.step) + " (limit " + formatNumber(report.gradientLimit, 3)
+                + ")");
     output.line(report.ok() ? "parity" : "NO parity");
 }
 

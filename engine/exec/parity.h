@@ -20,13 +20,12 @@ struct ParityStep {
     double exactLoss = 0; ///< 16 bits: of one rank in fp64 that updates when this layout does; else 0
 };
 
-/// Of the parameter whose gradient comes nearest to its limit, or is furthest beyond: ‖g − g_ref‖ ÷ max(‖g_ref‖, 1e-6·‖g_ref,all‖·√(numel_p ÷ numel_all)).
+/// Of a parameter's gradient: ‖g − g_ref‖ ÷ max(‖g_ref‖, 1e-6·‖g_ref,all‖·√(numel_p ÷ numel_all)).
 struct ParityWorst {
     std::string parameter;
     std::string unit; ///< "attention(3)"
     std::int64_t step = 0;
     double relativeError = 0;
-    double limit = 0; ///< of this parameter's
 };
 
 struct ParityReport {
@@ -36,7 +35,9 @@ struct ParityReport {
     double lossLimit = 0, gradientLimit = 0;
     double worstExact = 0; ///< 16 bits: largest |loss − exact| ÷ |exact|
     double exactLimit = 0; ///< 0: not compared with fp64
-    /// Within the limits, and overflow and loss scale the same in each step.
+    /// Losses within the limits, overflow and loss scale the same in each step.
+    bool follows() const;
+    /// … and gradients within theirs.
     bool ok() const;
 };
 
@@ -52,12 +53,10 @@ struct ParityOptions {
 /// The job on one rank, where a lossy reduction is emulated replica by replica (replicas.h): no parallelism, sharding, recomputing, offloading or compression; micro-batches as they are.
 spec::JobSpec oneRankJob(const spec::JobSpec &job);
 
-/// 16 bits are compared with one rank in fp64 too. Limits: fp64 losses 1e-10, gradients 1e-9; fp32 losses 1e-5, gradients 1e-3; 16 bits
-/// losses 1e-2, of each other and of fp64 (DESIGN section 4), gradients 1e-1. Those of gradients, with u = 2⁻²⁴ of fp32 and 2⁻⁸ of
-/// bf16, and errors of n independent roundings as √n · u (Higham and Mary 2019):
-///   16 bits  of fp64's, not of each other: a gradient comes by 16 roundings to storage a layer, √(32 · layers) · u is 0.1 for 20
-///            layers. Where terms cancel, or weights have come apart over the steps, one rank is further from fp64 itself: then no
-///            more than four times as far as that has been in any step; a ring of context ranks rounds its blocks' sums besides
+/// Limits: fp64 losses 1e-10, gradients 1e-9; fp32 losses 1e-5, gradients 1e-3; 16 bits losses 1e-2, of each other and of one rank
+/// in fp64 that updates when this layout does (DESIGN section 4), gradients 1e-1. Those of gradients, with u = 2⁻²⁴ of fp32 and 2⁻⁸
+/// of bf16, and errors of n independent roundings as √n · u (Higham and Mary 2019):
+///   16 bits  a gradient comes by 16 roundings to storage a layer, √(32 · layers) · u is 0.1 for 20 layers
 ///   fp32     sums of n products in another order, √n · u = 6e-5 for n = 10⁶; twenty steps of AdamW multiply it where an element's
 ///            gradient is as small as its rounding, since the update is of the size of lr whatever the gradient's: a factor of 16
 Result<ParityReport> checkParity(const spec::JobSpec &job, const ParityOptions &options);

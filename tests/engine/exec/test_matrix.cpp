@@ -159,7 +159,9 @@ TEST(Matrix, LayoutsDrawnAtRandomGiveWhatOneRankGives)
         ++covered[std::string("reduce ") + rankyard::nameOf(job.precision.reduce)];
         ++covered[std::string("compute ") + rankyard::nameOf(job.precision.compute)];
         ++covered["world " + std::to_string(job.layout.world())];
-        expectParity(job, "seed " + std::to_string(seed) + ": " + nameOf(job), 3);
+        // In 16 bits terms of a gradient may cancel to what two roundings leave: losses and scales are the measure.
+        const bool gradients = bytesOf(job.precision.compute) > 2;
+        expectParity(job, "seed " + std::to_string(seed) + ": " + nameOf(job), 3, 0.95, gradients);
         if (::testing::Test::HasFailure())
             break; // one whole description is enough
     }
