@@ -69,6 +69,7 @@ const std::vector<Constant> &constants()
         {"gemm_fp4", &C::gemmFp4, "share of the 4-bit peak", 0.02, 1},
         {"operands", &C::operands, "operand traffic not hidden by arithmetic", 0, 5},
         {"wave", &C::wave, "idle share of the last wave of tiles", 0, 3},
+        {"alignment", &C::alignment, "slowdown of a product, each power of two its sides lack of 64", 0, 1},
         {"attention", &C::attention, "share of the peak of fused attention", 0.05, 1.5},
         {"attention_fp32", &C::attentionFp32, "that share at 32 bits against 16", 0.1, 10},
         {"attention_backward", &C::attentionBackward, "backward's rate against forward's", 0.2, 1.5},
@@ -191,7 +192,8 @@ Result<Calibration> calibrationOf(const cluster::Measured &measured)
     one.source = "probe of " + measured.host;
     one.date = measured.date;
     one.gemm = one.memory = one.island = 1;
-    one.operands = one.wave = one.kernel = one.host = one.islandLatency = one.step = one.straggler = 0;
+    one.operands = one.wave = one.alignment = one.kernel = one.host = one.islandLatency = one.step =
+        one.straggler = 0;
     one.hideTensor = one.hideData = one.hidePipeline = one.contention = 0;
     for (const auto &[name, value] : measured.values) {
         if (std::find(absolute.begin(), absolute.end(), name) != absolute.end())

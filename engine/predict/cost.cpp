@@ -4,6 +4,7 @@
 #include "engine/cluster/catalogue.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace rankyard::predict {
@@ -69,6 +70,12 @@ double CostModel::gemm(double m, double n, double k, Precision precision) const
     return arithmetic * (1 + c.wave / (waves + 0.25)) + c.operands * traffic / m_bytes + c.kernel;
 }
 
+double CostModel::alignment(double rows, double columns) const
+{
+    const auto sides = static_cast<std::uint64_t>(rows) | static_cast<std::uint64_t>(columns) | 64;
+    return 1 + m_calibration.alignment * (6 - std::countr_zero(sides));
+}
+
 double CostModel::attention(const Attention &what) const
 {
     const Calibration &c = m_calibration;
@@ -83,7 +90,8 @@ double CostModel::attention(const Attention &what) const
     }
     // Scores whole, as dense products of one head each; softmax, mask and dropout pass over them in memory.
     const double flops = 4 * what.tokens * what.seq * what.heads * what.width;
-    const double aligned = std::fmod(what.width, 8) == 0 ? 1 : c.misaligned;
+    const double aligned =
+        (std::fmod(what.width, 8) == 0 ? 1 : c.misaligned) * alignment(what.width, what.width);
     const double share = what.width / (what.width + c.headHalf);
     const double scores = what.tokens * what.seq * what.heads;
     return aligned * flops / (share * gemmRate(what.precision)) + 2 * c.scores * scores / m_bytes

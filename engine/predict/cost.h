@@ -60,6 +60,7 @@ struct Calibration {
     double gemmFp4 = 0.4;
     double operands = 1;      ///< how much of a product's operand traffic is not hidden by its arithmetic
     double wave = 0.5;        ///< idle share of the last wave of tiles
+    double alignment = 0.04;  ///< slowdown of a product for each halving of its sides' common divisor with 64
     double attention = 0.6;   ///< share of the peak of fused attention with endless heads, forward
     double attentionFp32 = 1; ///< that share at 32 bits against 16
     double attentionBackward = 0.8; ///< its backward's rate against its forward's
@@ -143,6 +144,9 @@ public:
     /// c[m,n] = a[m,k] · b[k,n]: arithmetic at the rate above, part of the operands' traffic, the tail of the last wave of tiles, a
     /// kernel's gap.
     double gemm(double m, double n, double k, Precision precision) const;
+    /// How much slower products are with a matrix of these sides: tensor cores like multiples of 64, and each power of two that is missing costs
+    /// (Anthony et al. 2024, arXiv:2401.14489).
+    double alignment(double rows, double columns) const;
     /// Causal attention of `tokens` queries in sequences of `seq` over `heads` heads of `width`, `keyShare` of the keys' heads.
     /// Fused (Dao et al. 2022) or with the scores in memory, which `Dropped` passes over.
     struct Attention {

@@ -33,13 +33,14 @@ namespace {
 /// y = x · Wᵀ, x [t, in]: the product itself, or that of its input's or its weight's gradient. Same FLOPs, other sides.
 double linear(const CostModel &cost, OpKind kind, double t, double out, double in, Precision precision)
 {
+    const double aligned = cost.alignment(out, in);
     switch (kind) {
     case OpKind::BackwardInput:
-        return cost.gemm(t, in, out, precision);
+        return aligned * cost.gemm(t, in, out, precision);
     case OpKind::BackwardWeight:
-        return cost.gemm(out, in, t, precision);
+        return aligned * cost.gemm(out, in, t, precision);
     default:
-        return cost.gemm(t, out, in, precision);
+        return aligned * cost.gemm(t, out, in, precision);
     }
 }
 

@@ -48,6 +48,24 @@ TEST(Cost, ProductsAreSmoothAndNeverFasterThanThePeak)
     }
 }
 
+TEST(Cost, ProductsWhoseSidesLackPowersOfTwoAreSlower)
+{
+    const CostModel cost = model("dgx-a100-80", 1);
+    const double each = cost.constants().alignment;
+    ASSERT_GT(each, 0);
+    EXPECT_EQ(cost.alignment(4096, 14336), 1);
+    EXPECT_EQ(cost.alignment(64, 192), 1);
+    EXPECT_DOUBLE_EQ(cost.alignment(4096, 7200), 1 + each);      // 32 · 225
+    EXPECT_DOUBLE_EQ(cost.alignment(1800, 14400), 1 + 3 * each); // 8 · 225
+    EXPECT_DOUBLE_EQ(cost.alignment(14400, 1800), 1 + 3 * each);
+    EXPECT_DOUBLE_EQ(cost.alignment(50257, 1024), 1 + 6 * each);
+    const auto core = [&](double width, bool fused) {
+        return cost.attention({4096, 2048, 8, width, fused, Precision::Bf16});
+    };
+    EXPECT_GT(core(112, false), 1.05 * core(112, true)); // 16 · 7, and scores in memory
+    EXPECT_GT(core(108, false), 1.5 * core(112, false)); // 4 · 27: no tensor cores' rows at all
+}
+
 TEST(Cost, RingFormulas)
 {
     const CostModel cost = model("dgx-a100-80", 4);
