@@ -38,40 +38,65 @@ Status once(Communicator &group, OpKind kind, std::byte *data, std::int64_t byte
 
 } // namespace
 
-Result<std::vector<LinkSample>> measureLinks(int ranks, const std::function<bool()> &stop)
+std::vector<LinkGroup> linkGroups(int ranks, const std::vector<std::vector<int>> &coresByMemory)
+{
+    std::vector<LinkGroup> groups{{"neighbours", 2}};
+    for (const std::vector<int> &cores : coresByMemory) {
+        if (cores.size() >= 2 && groups[0].cores.empty())
+            groups[0].cores = {cores[0], cores[1]};
+    }
+    if (coresByMemory.size() >= 2)
+        groups.push_back(
+            {"across memory nodes", 2, {coresByMemory.front().front(), coresByMemory.back().front()}});
+    if (ranks > 2)
+        groups.push_back({"all", ranks});
+    return groups;
+}
+
+namespace {
+
+/// Median of several, by the clock of the rank that knows when it is over.
+Result<double> measure(const LinkGroup &group, std::vector<std::unique_ptr<Communicator>> &communicators,
+                       OpKind kind, std::int64_t bytes)
+{
+    std::vector<double> seconds;
+    const auto body = [&](int rank) -> Status {
+        Communicator &mine = *communicators[static_cast<std::size_t>(rank)];
+        std::vector<std::byte> data(static_cast<std::size_t>(bytes));
+        for (int repeat = -2; repeat < repeats; ++repeat) {
+            RY_TRY(mine.barrier());
+            const std::int64_t begin = monotonicNs();
+            RY_TRY(once(mine, kind, data.data(), bytes));
+            // A sender may be done before its message is there: the receiver tells.
+            if (rank == (kind == OpKind::Send ? 1 : 0) && repeat >= 0)
+                seconds.push_back(1e-9 * static_cast<double>(monotonicNs() - begin));
+        }
+        return {};
+    };
+    RY_TRY(crew(group.ranks, body, group.cores));
+    const auto middle = seconds.begin() + repeats / 2;
+    std::nth_element(seconds.begin(), middle, seconds.end());
+    return *middle;
+}
+
+} // namespace
+
+Result<std::vector<LinkSample>> measureLinks(const std::vector<LinkGroup> &groups,
+                                             const std::function<bool()> &stop)
 {
     std::vector<LinkSample> samples;
-    std::vector<int> groups{2};
-    if (ranks > 2)
-        groups.push_back(ranks);
-    for (const int size : groups) {
-        auto communicators = comm::makeThreadCommunicators(size);
-        if (communicators.size() != static_cast<std::size_t>(size))
+    for (const LinkGroup &group : groups) {
+        auto communicators = comm::makeThreadCommunicators(group.ranks);
+        if (communicators.size() != static_cast<std::size_t>(group.ranks))
             return Error::make(Code::DoesNotFit, "no memory for the segment of a group", "probe");
         for (const OpKind kind : kinds) {
             for (const std::int64_t bytes : sizes) {
                 if (stop())
                     return samples;
-                if (kind == OpKind::Send && size > 2)
+                if (kind == OpKind::Send && group.ranks > 2)
                     continue;
-                std::vector<double> seconds;
-                const Status all = crew(size, [&](int rank) -> Status {
-                    Communicator &group = *communicators[static_cast<std::size_t>(rank)];
-                    std::vector<std::byte> data(static_cast<std::size_t>(bytes));
-                    for (int repeat = -2; repeat < repeats; ++repeat) {
-                        RY_TRY(group.barrier());
-                        const std::int64_t begin = monotonicNs();
-                        RY_TRY(once(group, kind, data.data(), bytes));
-                        // A sender may be done before its message is there: the receiver tells.
-                        if (rank == (kind == OpKind::Send ? 1 : 0) && repeat >= 0)
-                            seconds.push_back(1e-9 * static_cast<double>(monotonicNs() - begin));
-                    }
-                    return {};
-                });
-                RY_TRY(all);
-                const auto middle = seconds.begin() + repeats / 2;
-                std::nth_element(seconds.begin(), middle, seconds.end());
-                samples.push_back({kind, size, bytes, *middle});
+                RY_ASSIGN(const double seconds, measure(group, communicators, kind, bytes));
+                samples.push_back({kind, group.ranks, bytes, seconds, group.placement});
             }
         }
     }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace rankyard::probe {
@@ -16,10 +17,22 @@ struct LinkSample {
     int ranks = 0;
     std::int64_t bytes = 0; ///< the whole tensor; of Send, the message
     double seconds = 0;
+    std::string placement{}; ///< of the group: LinkGroup::placement
 };
 
-/// Collectives of 4 KiB to 32 MiB among two ranks and among `ranks`, on threads of this process, bound to cores where there are enough.
-/// `stop` is asked between two sizes; then what was measured so far comes back.
-Result<std::vector<LinkSample>> measureLinks(int ranks, const std::function<bool()> &stop);
+/// Ranks among which collectives are measured, and where they are.
+struct LinkGroup {
+    std::string placement; ///< "neighbours", "across memory nodes", "all"
+    int ranks = 0;
+    std::vector<int> cores{}; ///< one for each; empty: shared evenly, as an agent does
+};
+
+/// Two ranks on neighbouring cores, two on cores near different memory (where there are), and all `ranks` of them.
+std::vector<LinkGroup> linkGroups(int ranks, const std::vector<std::vector<int>> &coresByMemory);
+
+/// Collectives of 4 KiB to 32 MiB in those groups, on threads of this process. `stop` is asked between two sizes; then what was measured so
+/// far comes back.
+Result<std::vector<LinkSample>> measureLinks(const std::vector<LinkGroup> &groups,
+                                             const std::function<bool()> &stop);
 
 } // namespace rankyard::probe

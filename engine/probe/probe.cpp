@@ -2,6 +2,7 @@
 #include "engine/probe/probe.h"
 
 #include "engine/predict/durations.h"
+#include "engine/probe/crew.h"
 #include "engine/probe/fit.h"
 
 #include <algorithm>
@@ -128,7 +129,7 @@ Result<Report> run(const Options &options)
     }
     say(trials.size(), "collectives between ranks");
     Report report;
-    RY_ASSIGN(report.links, measureLinks(std::max(2, options.ranks), options.stop));
+    RY_ASSIGN(report.links, measureLinks(linkGroups(options.ranks, coresByMemory()), options.stop));
     if (options.stop())
         return stopped();
     say(trials.size() + 1, "threads of one rank");

@@ -3,11 +3,13 @@
 
 #include "engine/cluster/sources.h"
 #include "engine/predict/durations.h"
+#include "engine/probe/crew.h"
 #include "engine/probe/fit.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sched.h>
 
 namespace rankyard::probe {
 namespace {
@@ -132,15 +134,51 @@ TEST(Probe, TrialsSampleWhatComputesOnEveryRank)
     EXPECT_EQ(qkv, 2 * 3 * 2 * 2);
 }
 
-TEST(Probe, LinksAreMeasuredByKindAndSize)
+TEST(Probe, LinksAreMeasuredByPlacementKindAndSize)
 {
-    const auto links = measureLinks(3, [] { return false; });
+    const auto links = measureLinks({{"neighbours", 2}, {"all", 3}}, [] { return false; });
     ASSERT_TRUE(links);
     // Four kinds of five sizes for two ranks; three ranks do not send in pairs.
     EXPECT_EQ(links->size(), 4u * 5 + 3 * 5);
-    for (const LinkSample &link : *links)
+    for (const LinkSample &link : *links) {
         EXPECT_GT(link.seconds, 0);
-    EXPECT_TRUE(measureLinks(2, [] { return true; })->empty());
+        EXPECT_EQ(link.placement, link.ranks == 2 ? "neighbours" : "all");
+    }
+    EXPECT_TRUE(measureLinks({{"neighbours", 2}}, [] { return true; })->empty());
+}
+
+TEST(Probe, GroupsKnowWhereTheirRanksAre)
+{
+    const auto placed = [](int ranks, const std::vector<std::vector<int>> &cores) {
+        std::string text;
+        for (const LinkGroup &group : linkGroups(ranks, cores)) {
+            text += group.placement + " " + std::to_string(group.ranks);
+            for (const int core : group.cores)
+                text += " " + std::to_string(core);
+            text += "; ";
+        }
+        return text;
+    };
+    EXPECT_EQ(placed(1, {{0}}), "neighbours 2; ");
+    EXPECT_EQ(placed(2, {{0, 1}}), "neighbours 2 0 1; ");
+    EXPECT_EQ(placed(8, {{0, 1, 2, 3}, {4, 5, 6, 7}}),
+              "neighbours 2 0 1; across memory nodes 2 0 4; all 8; ");
+    EXPECT_EQ(placed(2, {{3}, {9}}), "neighbours 2; across memory nodes 2 3 9; ");
+    // Each core of this process is in one place.
+    std::size_t cores = 0;
+    for (const auto &node : coresByMemory())
+        cores += node.size();
+    cpu_set_t own;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof own, &own), 0);
+    EXPECT_EQ(cores, static_cast<std::size_t>(CPU_COUNT(&own)));
+    // A rank is where its group says.
+    int core = -1;
+    const auto look = [&](int) -> Status {
+        core = ::sched_getcpu();
+        return {};
+    };
+    ASSERT_TRUE(crew(1, look, {coresByMemory().front().back()}));
+    EXPECT_EQ(core, coresByMemory().front().back());
 }
 
 TEST(Probe, StopsWhenItIsTold)
