@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "app/ctl/command.h"
+#include "app/ctl/interrupts.h"
 #include "engine/base/file.h"
 #include "engine/base/units.h"
 #include "engine/cluster/catalogue.h"
@@ -214,6 +215,8 @@ Result<Exit> runProbe(const ProbeCommand &command, Output &output)
     options.progress = [&](double share, const std::string &what) {
         output.note(formatNumber(std::floor(100 * share), 3) + " %  " + what);
     };
+    const StopOnInterrupt interrupt;
+    options.stop = [stop = interrupt.token()] { return stop.stop_requested(); };
     RY_ASSIGN(const probe::Report report, probe::run(options));
     cluster.measured = report.measured;
     const std::filesystem::path file = command.out.empty() ? probeFile() : std::filesystem::path(command.out);

@@ -5,7 +5,9 @@
 #include "engine/cluster/sources.h"
 #include "engine/plan/combine.h"
 #include "engine/predict/durations.h"
-#include "engine/predict/step_time.h"
+#include "engine/predict/footprint.h"
+
+#include <algorithm>
 
 namespace rankyard::ctl {
 
@@ -20,15 +22,22 @@ struct PlanOptions {
     std::string cluster;
 };
 
+/// A row for all ranks in a row that are alike.
 std::string memoryTable(const plan::Plan &plan)
 {
-    std::vector<std::vector<std::string>> rows = {{"rank"}};
+    std::vector<std::vector<std::string>> rows = {{"ranks", "stage"}};
     for (int kind = 0; kind < plan::memoryKindCount; ++kind)
         rows[0].push_back(plan::nameOf(static_cast<plan::MemoryKind>(kind)));
     rows[0].push_back("peak");
-    for (int rank = 0; rank < plan.grid.world(); ++rank) {
-        const plan::MemoryReport memory = plan::memoryOf(plan, rank);
-        rows.push_back({std::to_string(rank)});
+    const int world = plan.grid.world();
+    for (int first = 0, next = 0; first < world; first = next) {
+        const plan::Role role = plan.grid.role(first);
+        while (next < world && plan.grid.role(next) == role)
+            ++next;
+        const plan::MemoryReport memory = plan::memoryOf(plan, role);
+        rows.push_back({next - first > 1 ? std::to_string(first) + "–" + std::to_string(next - 1)
+                                         : std::to_string(first),
+                        std::to_string(role.stage)});
         for (const std::int64_t bytes : memory.bytes)
             rows.back().push_back(bytes == 0 ? "–" : formatBytes(static_cast<double>(bytes)));
         rows.back().push_back(formatBytes(static_cast<double>(memory.peak)));
@@ -47,8 +56,14 @@ std::string trafficTable(const plan::Plan &plan)
     return rows.size() > 1 ? table(rows) : "no communication: one rank";
 }
 
-/// What the step takes on `cluster`: the closed form with its interval, and the program's own time line.
-Status addTimes(const plan::Plan &plan, const std::string &name, OrderedJson &report)
+/// What the step takes on a cluster: the whole, and by stage.
+struct Times {
+    predict::JobTime job;
+    predict::ProgramTime program;
+    std::string basis;
+};
+
+Result<Times> timesOf(const plan::Plan &plan, const std::string &name)
 {
     RY_ASSIGN(const cluster::Cluster cluster, cluster::openCluster(name));
     // Cores can be shared, GPUs are not.
@@ -58,30 +73,92 @@ Status addTimes(const plan::Plan &plan, const std::string &name, OrderedJson &re
             .withFound(std::to_string(devices))
             .withExpected(std::to_string(plan.grid.world()));
     }
-    RY_ASSIGN(const predict::CostModel cost, predict::costModelOf(cluster, predict::ranksOf(plan.job)));
-    const predict::JobTime time = predict::jobTime(cost, plan.job);
+    RY_ASSIGN(const predict::CostModel cost, predict::costModelFor(plan.job, cluster));
     RY_ASSIGN(const plan::Timeline line, predict::timelineOf(cost, plan));
-    report["step_ms"] = 1e3 * time.step.seconds;
-    report["bubble"] = time.step.bubbleShare();
-    report["tflops_per_device"] = time.tflopsPerDevice;
-    report["mfu"] = time.mfu;
-    report["interval_ms"] = {1e3 * time.step.low, 1e3 * time.step.high};
-    report["timeline"] = {{"step_ms", static_cast<double>(line.stepNs) / 1e6}, {"bubble", line.bubble()}};
-    // What was probed are programs: theirs is the step. Constants of published runs are those of the closed form.
-    if (cost.machine().cooperative) {
-        report["step_ms"] = report["timeline"]["step_ms"];
-        report["bubble"] = line.bubble();
-    }
-    const predict::StepTime &s = time.step;
+    Times times{predict::jobTime(cost, plan.job), predict::programTimeOf(line),
+                (cost.machine().device.empty() ? "these cores" : cost.machine().device) + ", constants "
+                    + cost.constants().source + ", " + cost.constants().date};
+    predict::settle(times.job, times.program);
+    return times;
+}
+
+void addTimes(const Times &times, OrderedJson &report)
+{
+    const predict::StepTime &s = times.job.step;
+    report["step_ms"] = 1e3 * s.seconds;
+    report["bubble"] = times.program.bubble;
+    report["tflops_per_device"] = times.job.tflopsPerDevice;
+    report["mfu"] = times.job.mfu;
+    report["interval_ms"] = {1e3 * s.low, 1e3 * s.high};
+    report["timeline"] = {{"step_ms", 1e3 * times.program.seconds}, {"bubble", times.program.bubble}};
     report["parts_ms"] = {{"compute", 1e3 * s.compute},  {"bubble", 1e3 * s.bubble},
                           {"tensor", 1e3 * s.tensor},    {"pipeline", 1e3 * s.pipeline},
                           {"data", 1e3 * s.data},        {"optimizer", 1e3 * s.optimizer},
                           {"overhead", 1e3 * s.overhead}};
+    for (std::size_t i = 0; i < times.program.stages.size(); ++i) {
+        const predict::ProgramTime::Stage &stage = times.program.stages[i];
+        double idle = times.program.seconds - stage.compute;
+        OrderedJson exposed = OrderedJson::object();
+        for (const auto &[group, seconds] : stage.exposed) {
+            exposed[group] = 1e3 * seconds;
+            idle -= seconds;
+        }
+        report["stages"][i]["compute_ms"] = 1e3 * stage.compute;
+        report["stages"][i]["idle_ms"] = 1e3 * std::max(0.0, idle);
+        report["stages"][i]["exposed_ms"] = std::move(exposed);
+    }
     report["notes"][0] =
-        "step_ms, its 80 % interval, tflops_per_device (model FLOPs, attention whole) and mfu: closed form on "
-        + cost.machine().device + ", constants " + cost.constants().source + ", " + cost.constants().date
-        + "; timeline: the program's ops by the same cost model, without the software's overheads";
-    return {};
+        "step_ms, its 80 % interval, tflops_per_device (model FLOPs, attention whole) and mfu: the program's time line on "
+        + times.basis + "; launches, loader and stragglers by its closed form";
+    report["notes"].erase(3);
+}
+
+/// Where each stage's time goes.
+std::string stageTable(const OrderedJson &report)
+{
+    std::vector<std::vector<std::string>> rows = {{"stage", "compute", "idle"}};
+    for (const auto &stage : report["stages"]) {
+        for (const auto &[group, ms] : stage["exposed_ms"].items()) {
+            const std::string title = "waits for " + group;
+            if (std::find(rows[0].begin(), rows[0].end(), title) == rows[0].end())
+                rows[0].push_back(title);
+        }
+    }
+    const auto ms = [](const OrderedJson &value) { return formatDuration(value.get<double>() / 1e3); };
+    for (const auto &stage : report["stages"]) {
+        rows.push_back({dumpJson(stage["stage"]), ms(stage["compute_ms"]), ms(stage["idle_ms"])});
+        for (std::size_t i = 3; i < rows[0].size(); ++i) {
+            const auto found = stage["exposed_ms"].find(rows[0][i].substr(10));
+            rows.back().push_back(found == stage["exposed_ms"].end() ? "–" : ms(*found));
+        }
+    }
+    return table(rows);
+}
+
+/// For people.
+void showReport(const plan::Plan &plan, const OrderedJson &report, Output &output)
+{
+    const spec::JobSpec &job = plan.job;
+    output.line(job.name + ": " + std::to_string(plan.grid.world()) + " ranks, "
+                + std::to_string(job.microBatches()) + " micro-batches of " + std::to_string(job.batch.micro)
+                + " a replica\n");
+    output.line(memoryTable(plan) + "\n");
+    output.line(trafficTable(plan) + "\n");
+    output.line("program " + plan.digest().substr(0, 12) + ": "
+                + report["program"].value("ops", Json(0)).dump() + " ops, "
+                + report["program"].value("collectives", Json(0)).dump() + " collectives");
+    if (!report["step_ms"].is_null()) {
+        if (job.layout.pp > 1)
+            output.line("\n" + stageTable(report) + "\n");
+        output.line("step " + formatDuration(report["step_ms"].get<double>() / 1e3)
+                    + " (80 %: " + formatDuration(report["interval_ms"][0].get<double>() / 1e3) + " to "
+                    + formatDuration(report["interval_ms"][1].get<double>() / 1e3) + "), "
+                    + formatNumber(report["tflops_per_device"].get<double>(), 3) + " TFLOP/s a device, MFU "
+                    + formatNumber(100 * report["mfu"].get<double>(), 3) + " %, bubble "
+                    + formatNumber(100 * report["bubble"].get<double>(), 2) + " %");
+    }
+    for (const auto &note : report.value("notes", OrderedJson::array()))
+        output.line("note: " + (note.is_string() ? note.get<std::string>() : dumpJson(note)));
 }
 
 Result<Exit> showPlan(const PlanOptions &options, Output &output)
@@ -105,39 +182,28 @@ Result<Exit> showPlan(const PlanOptions &options, Output &output)
             output.line(plan::describe(program));
         return Exit::Done;
     }
-    OrderedJson times = plan::planReport(plan);
-    if (!options.cluster.empty())
-        RY_TRY(addTimes(plan, options.cluster, times));
-    if (output.json || options.tensors) {
-        const OrderedJson report = options.tensors ? plan::tensorReport(plan) : times;
+    if (options.tensors) {
+        const OrderedJson report = plan::tensorReport(plan);
         if (output.json)
             output.document(report);
         else
             output.line(dumpJson(report, 1));
         return Exit::Done;
     }
-    const OrderedJson &report = times;
-    output.line(job.name + ": " + std::to_string(plan.grid.world()) + " ranks, "
-                + std::to_string(job.microBatches()) + " micro-batches of " + std::to_string(job.batch.micro)
-                + " a replica\n");
-    output.line(memoryTable(plan) + "\n");
-    output.line(trafficTable(plan) + "\n");
-    output.line("program " + plan.digest().substr(0, 12) + ": "
-                + report["program"].value("ops", Json(0)).dump() + " ops, "
-                + report["program"].value("collectives", Json(0)).dump() + " collectives");
-    if (!report["step_ms"].is_null()) {
-        output.line("step " + formatDuration(report["step_ms"].get<double>() / 1e3)
-                    + " (80 %: " + formatDuration(report["interval_ms"][0].get<double>() / 1e3) + " to "
-                    + formatDuration(report["interval_ms"][1].get<double>() / 1e3) + "), "
-                    + formatNumber(report["tflops_per_device"].get<double>(), 3) + " TFLOP/s a device, MFU "
-                    + formatNumber(100 * report["mfu"].get<double>(), 3) + " %, bubble "
-                    + formatNumber(100 * report["bubble"].get<double>(), 2) + " %");
+    OrderedJson report = plan::planReport(plan);
+    if (const auto times = timesOf(plan, options.cluster.empty() ? job.cluster : options.cluster))
+        addTimes(*times, report);
+    else if (!options.cluster.empty())
+        return times.error();
+    else
+        report["notes"][0] = "no times: " + times.error().text();
+    if (output.json) {
+        output.document(report);
+        return Exit::Done;
     }
-    for (const auto &note : report.value("notes", OrderedJson::array()))
-        output.line("note: " + (note.is_string() ? note.get<std::string>() : dumpJson(note)));
+    showReport(plan, report, output);
     return Exit::Done;
 }
-
 OrderedJson combinationsReport()
 {
     OrderedJson list = OrderedJson::array();
@@ -156,8 +222,9 @@ void addPlan(Commands &commands)
                      [options](Output &output) { return showPlan(*options, output); });
     app->add_option("job", options->job, "The job file")->required();
     app->add_option("--set", options->set, "Override a key of the job: path=value");
-    app->add_option("--cluster", options->cluster,
-                    "Predict times on this cluster: a preset with nodes (dgx-a100-80x4) or a cluster file");
+    app->add_option(
+        "--cluster", options->cluster,
+        "Times on this cluster in place of the job's: a preset with nodes (dgx-a100-80x4) or a cluster file");
     app->add_option("--program", options->program, "Print the step program of this rank");
     app->add_option("--kind", options->kind, "Which program: train or eval")
         ->check(CLI::IsMember({"train", "eval"}));

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "app/ctl/command.h"
+#include "app/ctl/interrupts.h"
 #include "app/ctl/run_json.h"
 #include "engine/base/units.h"
 #include "remote/session/session.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <future>
 #include <numeric>
@@ -16,35 +15,6 @@
 namespace rankyard::ctl {
 
 namespace {
-
-std::atomic<int> interrupts{0};
-
-void onInterrupt(int) { interrupts.fetch_add(1); }
-
-/// Ctrl-C and termination are counted while one lives: the first asks the run to stop, the second kills it. A terminal that is
-/// closed ends the client only; the run goes on.
-class InterruptGuard
-{
-public:
-    InterruptGuard()
-    {
-        struct sigaction action {};
-        action.sa_handler = onInterrupt;
-        for (std::size_t i = 0; i < std::size(signals); ++i)
-            ::sigaction(signals[i], &action, &m_before[i]);
-    }
-    ~InterruptGuard()
-    {
-        for (std::size_t i = 0; i < std::size(signals); ++i)
-            ::sigaction(signals[i], &m_before[i], nullptr);
-    }
-    InterruptGuard(const InterruptGuard &) = delete;
-    InterruptGuard &operator=(const InterruptGuard &) = delete;
-
-private:
-    static constexpr int signals[] = {SIGINT, SIGTERM};
-    struct sigaction m_before[std::size(signals)];
-};
 
 /// The line on stderr: redrawn in place on a terminal, every 5 s elsewhere.
 class ProgressLine
@@ -141,20 +111,20 @@ Result<Exit> watch(session::RunService &service, const std::string &run, Output 
         while (!last) {
             const auto cancelled = [&] {
                 line.update(false);
-                return interrupts.load() != seen;
+                return Interrupts::count() != seen;
             };
             auto status = service.waitUntilEnded(run, cancelled);
             if (status) {
                 line.update(true);
                 last = std::move(status).value();
-            } else if (interrupts.load() == seen) {
+            } else if (Interrupts::count() == seen) {
                 return status.error();
             } else if (!how.stopOnInterrupt) {
                 output.note("left; the run goes on. rankyardctl attach " + run + " shows it again");
                 return Exit::Done;
             } else {
-                const bool again = seen > 0 || interrupts.load() > 1;
-                seen = interrupts.load();
+                const bool again = seen > 0 || Interrupts::count() > 1;
+                seen = Interrupts::count();
                 output.note(again ? "killing the run" : "stopping at the next step; Ctrl-C again kills it");
                 RY_TRY(again ? service.session().kill(run) : service.session().stop(run));
             }
@@ -209,7 +179,7 @@ Result<std::string> startInterruptibly(session::RunService &service, session::St
     auto started = std::async(std::launch::async, [&] { return service.start(request); });
     bool told = false;
     while (started.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
-        if (interrupts.load() > 0 && !std::exchange(told, true))
+        if (Interrupts::count() > 0 && !std::exchange(told, true))
             (void)service.session().stop(
                 run); // NotFound when the start is already through: watch() stops it then
     }
@@ -251,7 +221,7 @@ Result<Exit> train(const TrainOptions &options, Output &output)
         return Error::make(Code::Usage, "no job given")
             .withHint("rankyardctl train JOB, or train --resume RUN");
     }
-    const InterruptGuard guard; // from here on something of ours may run
+    const Interrupts guard; // from here on something of ours may run
     RY_ASSIGN(const auto service, openService(output));
     RY_ASSIGN(const std::string run, startInterruptibly(*service, std::move(request)));
     if (options.detach) {
@@ -286,7 +256,7 @@ void addTrain(Commands &commands)
     CLI::App *attach =
         commands.add(commands.root(), "attach", "Catch up with a run and follow it; Ctrl-C leaves it running",
                      [run](Output &output) -> Result<Exit> {
-                         const InterruptGuard guard;
+                         const Interrupts guard;
                          RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
                          RY_ASSIGN(const auto info, store->run(*run));
                          RY_ASSIGN(const auto service, openService(output));

@@ -211,7 +211,9 @@ LayerBytes layerBytes(const spec::JobSpec &job, bool recomputed)
     const std::int64_t stats = 2 * split.rows * (llama ? 1 : 2) * statSize;
     const std::int64_t lse = split.heads * split.tokens * statSize;
     LayerBytes bytes;
-    bytes.pending = 4 * residual + qkv + o + u + a; // n and dx of both halves; dqkv, o, du, a
+    // n and dx of both halves; dqkv, o, du, a. Sequence parallelism gathers dx for the gradients of out and down, whose weights need it whole.
+    const std::int64_t whole = split.tokens * split.hidden * size;
+    bytes.pending = 2 * residual + 2 * whole + qkv + o + u + a;
     const std::string &mode = recomputed ? job.recompute.mode : "none";
     if (mode == "full")
         bytes.kept = job.recompute.toHost ? 0 : job.recompute.partition ? residual / job.layout.tp : residual;

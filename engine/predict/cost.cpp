@@ -270,4 +270,17 @@ Result<CostModel> costModelOf(const cluster::Cluster &cluster, Ranks ranks)
     return CostModel(machine, asProgrammed(constants));
 }
 
+Result<CostModel> costModelFor(const spec::JobSpec &job, const cluster::Cluster &cluster,
+                               std::optional<Ranks> ranks)
+{
+    RY_ASSIGN(CostModel cost, costModelOf(cluster, ranks.value_or(ranksOf(job))));
+    const DType type = job.precision.compute;
+    if (type == DType::F64 || cost.peak(precisionOf(type)) <= 0) {
+        return Error::make(Code::NotHere, "how fast this device computes in the job's type is not known",
+                           "precision.compute")
+            .withFound(nameOf(type));
+    }
+    return cost;
+}
+
 } // namespace rankyard::predict

@@ -7,6 +7,7 @@
 #include "engine/spec/job.h"
 
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -192,6 +193,10 @@ private:
 /// For our own programs on a cluster's devices: with what was measured on them, else with the fitted constants of their family. NotHere
 /// and NotFound say what is not known of them.
 Result<CostModel> costModelOf(const cluster::Cluster &cluster, Ranks ranks = {});
+/// For this job. NotHere as well where its devices cannot compute in the job's type, and for fp64, which no constants are of. `ranks`: in
+/// place of the job's own.
+Result<CostModel> costModelFor(const spec::JobSpec &job, const cluster::Cluster &cluster,
+                               std::optional<Ranks> ranks = std::nullopt);
 
 /// max(0, x) with a round corner of width `soft`: what of a transfer is left when something covers it.
 double positivePart(double x, double soft);

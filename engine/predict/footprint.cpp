@@ -13,28 +13,13 @@ spec::JobSpec withMicroBatches(spec::JobSpec job, std::int64_t count)
     return job;
 }
 
-Result<std::vector<plan::MemoryReport>> memoryByStage(const spec::JobSpec &job)
+Result<std::vector<plan::MemoryReport>> memoryByStage(const spec::JobSpec &job, const std::stop_token &stop)
 {
-    RY_ASSIGN(const auto plan, plan::makePlan(job, plan::PlanDepth::Placed));
+    RY_ASSIGN(const auto plan, plan::makePlan(job, plan::PlanDepth::Placed, stop));
     std::vector<plan::MemoryReport> stages;
     for (std::int32_t stage = 0; stage < job.layout.pp; ++stage)
         stages.push_back(plan::memoryOf(plan, plan::Role{stage}));
     return stages;
-}
-
-ProgramTime timeOf(const plan::Timeline &timeline)
-{
-    ProgramTime time;
-    time.seconds = 1e-9 * static_cast<double>(timeline.stepNs);
-    time.bubble = timeline.bubble() * time.seconds;
-    for (const plan::StageTimes &stage : timeline.stages) {
-        time.compute.push_back(1e-9 * static_cast<double>(stage.computeNs));
-        time.barrier +=
-            1e-9 * static_cast<double>(stage.barrierNs) / static_cast<double>(timeline.stages.size());
-        for (const auto &[group, ns] : stage.exposedNs)
-            time.exposed[group] = std::max(time.exposed[group], 1e-9 * static_cast<double>(ns));
-    }
-    return time;
 }
 
 ProgramTime beyond(const ProgramTime &a, const ProgramTime &b, double times)
@@ -42,18 +27,40 @@ ProgramTime beyond(const ProgramTime &a, const ProgramTime &b, double times)
     const auto line = [&](double from, double to) { return from + times * (to - from); };
     ProgramTime time;
     time.seconds = line(a.seconds, b.seconds);
-    time.bubble = line(a.bubble, b.bubble);
-    time.barrier = line(a.barrier, b.barrier);
-    for (std::size_t i = 0; i < a.compute.size(); ++i)
-        time.compute.push_back(line(a.compute[i], b.compute[i]));
-    for (const auto &[group, seconds] : b.exposed) {
-        const auto before = a.exposed.find(group);
-        time.exposed[group] = line(before == a.exposed.end() ? 0 : before->second, seconds);
+    time.bubble = time.seconds > 0 ? line(a.bubble * a.seconds, b.bubble * b.seconds) / time.seconds : 0;
+    for (std::size_t i = 0; i < a.stages.size(); ++i) {
+        const ProgramTime::Stage &from = a.stages[i];
+        ProgramTime::Stage &stage = time.stages.emplace_back();
+        stage.compute = line(from.compute, b.stages[i].compute);
+        for (const auto &[group, seconds] : b.stages[i].exposed) {
+            const auto before = from.exposed.find(group);
+            stage.exposed[group] = line(before == from.exposed.end() ? 0 : before->second, seconds);
+        }
     }
     return time;
 }
 
 } // namespace
+
+const ProgramTime::Stage &ProgramTime::slowest() const
+{
+    return *std::max_element(stages.begin(), stages.end(),
+                             [](const Stage &a, const Stage &b) { return a.compute < b.compute; });
+}
+
+ProgramTime programTimeOf(const plan::Timeline &timeline)
+{
+    ProgramTime time;
+    time.seconds = 1e-9 * static_cast<double>(timeline.stepNs);
+    time.bubble = timeline.bubble();
+    for (const plan::StageTimes &stage : timeline.stages) {
+        ProgramTime::Stage &one = time.stages.emplace_back();
+        one.compute = 1e-9 * static_cast<double>(stage.computeNs);
+        for (const auto &[group, ns] : stage.exposedNs)
+            one.exposed[group] = 1e-9 * static_cast<double>(ns);
+    }
+    return time;
+}
 
 Steady steadyOf(const spec::JobSpec &job)
 {
@@ -72,19 +79,20 @@ Steady steadyOf(const spec::JobSpec &job)
     return atMost(copies ? 4 * pp : 2 * pp, job.layout.virtualStages > 1 ? 6 * pp : 3 * pp, 2 * pp);
 }
 
-Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job)
+Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job, const std::stop_token &stop)
 {
-    return memoryByStage(withMicroBatches(job, steadyOf(job).memory));
+    return memoryByStage(withMicroBatches(job, steadyOf(job).memory), stop);
 }
 
 Result<ProgramTime> programTimeOf(
-    const spec::JobSpec &job, const std::function<Result<plan::Timeline>(const plan::Plan &plan)> &timelineOf)
+    const spec::JobSpec &job, const std::function<Result<plan::Timeline>(const plan::Plan &plan)> &timelineOf,
+    const std::stop_token &stop)
 {
     const auto simulated = [&](std::int64_t microBatches) -> Result<ProgramTime> {
         RY_ASSIGN(const auto plan,
-                  plan::makePlan(withMicroBatches(job, microBatches), plan::PlanDepth::Ordered));
+                  plan::makePlan(withMicroBatches(job, microBatches), plan::PlanDepth::Ordered, stop));
         RY_ASSIGN(const auto timeline, timelineOf(plan));
-        return timeOf(timeline);
+        return programTimeOf(timeline);
     };
     const Steady steady = steadyOf(job);
     RY_ASSIGN(ProgramTime time, simulated(steady.time));
@@ -92,8 +100,34 @@ Result<ProgramTime> programTimeOf(
         RY_ASSIGN(const ProgramTime next, simulated(steady.time + steady.period));
         time = beyond(time, next, static_cast<double>(rest) / static_cast<double>(steady.period));
     }
-    time.bubble = time.seconds > 0 ? time.bubble / time.seconds : 0;
     return time;
+}
+
+void settle(StepTime &step, const ProgramTime &program)
+{
+    const double software = step.overhead + step.launches;
+    const double seconds = program.seconds + software;
+    const double scale = seconds / step.seconds;
+    step.low *= scale;
+    step.high *= scale;
+    step.seconds = seconds;
+    const ProgramTime::Stage &slowest = program.slowest();
+    step.optimizer = 0; // an op like others: in compute
+    step.tensor = step.pipeline = step.data = 0;
+    for (const auto &[group, waits] : slowest.exposed)
+        (group == "tp" || group == "cp" || group == "kv" ? step.tensor
+             : group == "pp"                             ? step.pipeline
+                                                         : step.data) += waits;
+    step.bubble = std::max(0.0, program.seconds - slowest.compute - step.tensor - step.pipeline - step.data);
+    step.compute = slowest.compute + step.launches;
+}
+
+void settle(JobTime &time, const ProgramTime &program)
+{
+    const double before = time.step.seconds;
+    settle(time.step, program);
+    time.tflopsPerDevice *= before / time.step.seconds;
+    time.mfu *= before / time.step.seconds;
 }
 
 } // namespace rankyard::predict

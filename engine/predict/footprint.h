@@ -2,9 +2,11 @@
 #pragma once
 
 #include "engine/plan/simulate.h"
+#include "engine/predict/step_time.h"
 
 #include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -24,20 +26,33 @@ struct Steady {
 /// settle. ZeRO 3 may keep parameters from one micro-batch to the next.
 Steady steadyOf(const spec::JobSpec &job);
 
-/// Memory of one rank of each stage, in order.
-Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job);
+/// Memory of one rank of each stage, in order. Stopped when `stop` asks.
+Result<std::vector<plan::MemoryReport>> footprintOf(const spec::JobSpec &job,
+                                                    const std::stop_token &stop = {});
 
 /// The step's time by the programs and the cost model's durations.
 struct ProgramTime {
+    struct Stage {
+        double compute = 0;                      ///< seconds
+        std::map<std::string, double> exposed{}; ///< seconds that it waits, by group
+    };
     double seconds = 0;
-    double bubble = 0;                     ///< idle share, as plan::Timeline has it
-    double barrier = 0;                    ///< seconds of it before the gradient norm, mean over stages
-    std::vector<double> compute;           ///< seconds, by stage
-    std::map<std::string, double> exposed; ///< seconds that the slowest stage waits, by group
+    double bubble = 0; ///< idle share, as plan::Timeline has it
+    std::vector<Stage> stages;
+    /// The stage that computes longest.
+    const Stage &slowest() const;
 };
+/// Of a whole program.
+ProgramTime programTimeOf(const plan::Timeline &timeline);
 /// `timelineOf`: when the ops of a plan's step run (durations.h), called with plans of few micro-batches.
 Result<ProgramTime> programTimeOf(
-    const spec::JobSpec &job,
-    const std::function<Result<plan::Timeline>(const plan::Plan &plan)> &timelineOf);
+    const spec::JobSpec &job, const std::function<Result<plan::Timeline>(const plan::Plan &plan)> &timelineOf,
+    const std::stop_token &stop = {});
+
+/// Closed form and program, both of one job, become its step: the program's time, and what no op does, which stays the closed form's
+/// (launches, loader, stragglers, hidden transfers that slow the computation above them). Parts are the slowest stage's; the interval
+/// keeps its shape. Whoever tells a step time whose program is known has it from here: judge(), `plan`, the search.
+void settle(StepTime &step, const ProgramTime &program);
+void settle(JobTime &time, const ProgramTime &program);
 
 } // namespace rankyard::predict

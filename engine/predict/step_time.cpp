@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/predict/step_time.h"
 
-#include "engine/predict/flops.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -39,6 +37,8 @@ constexpr Part mlpParts[] = {{UnitKind::Mlp, Segment::Norm},
 /// The device works while the host launches; a small model waits for the host. Both with a round corner.
 double withHost(double device, double host)
 {
+    if (host == 0)
+        return device;
     const double a = device * device;
     const double b = host * host;
     return std::sqrt(std::sqrt(a * a + b * b));
@@ -213,6 +213,8 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
     unit.backwardInput = withHost(layer.input, host) + shown * (micro.sequenceParallel ? 1.25 : 1);
     unit.backwardWeight = withHost(layer.weight, host / 2);
     unit.recompute = full ? withHost(again, host) + shown * twice : again;
+    unit.launches = withHost(layer.forward, host) - layer.forward + withHost(layer.input, host) - layer.input
+        + withHost(layer.weight, host / 2) - layer.weight + (full ? withHost(again, host) - again : 0);
     unit.parts = !full;
     unit.exposedTensor = shown * ((micro.sequenceParallel ? 2.25 : 2) + (full ? twice : 0));
     unit.embedding =
@@ -377,6 +379,20 @@ DataTimes dataTimes(const CostModel &cost, const UnitTimes &unit, const Layout &
     return times;
 }
 
+/// Ranks that share a core work while others of it wait: a step takes as long as all of them compute, `mean` each and the data group's
+/// transfers and the optimizer, where that is longer than the slowest stage alone. Everything is longer then (plan::Timeline::stretch).
+void takeTurns(StepTime &step, double ranksPerCore, double mean)
+{
+    const double alone =
+        step.compute + step.tensor + step.pipeline + step.bubble + step.data + step.optimizer;
+    const double shared = ranksPerCore * (mean + step.data + step.optimizer);
+    if (shared <= alone)
+        return;
+    for (double StepTime::*part : {&StepTime::compute, &StepTime::tensor, &StepTime::pipeline,
+                                   &StepTime::bubble, &StepTime::data, &StepTime::optimizer})
+        step.*part *= shared / alone;
+}
+
 } // namespace
 
 StepTime combine(const CostModel &cost, const UnitTimes &unit, const Layout &layout)
@@ -401,6 +417,7 @@ StepTime combine(const CostModel &cost, const UnitTimes &unit, const Layout &lay
     step.tensor = m * stages.layers * unit.exposedTensor;
     step.pipeline = m * send;
     step.compute = m * stages.longest - step.tensor - step.pipeline;
+    step.launches = m * stages.layers * unit.launches;
     step.bubble = bubbleOf(unit, layout, stages);
 
     const double tables = layout.pp == 1 ? unit.embeddingParams + unit.headParams
@@ -411,6 +428,8 @@ StepTime combine(const CostModel &cost, const UnitTimes &unit, const Layout &lay
     // Parameter, gradient, master copy and two moments are read and written once: about 30 bytes a parameter.
     const double shard = layout.zero > 0 ? replicas : 1;
     step.optimizer = cost.optimizer(30 * params / shard);
+    if (machine.ranksPerCore > 1)
+        takeTurns(step, machine.ranksPerCore, m * stages.sum / layout.pp);
     const double busy = step.compute + step.tensor + step.pipeline + step.bubble + step.data + step.optimizer;
     const double nodes = world / machine.island;
     step.overhead = c.step + c.contention * data.hidden + c.straggler * roughLog2(nodes) * busy;
@@ -419,72 +438,6 @@ StepTime combine(const CostModel &cost, const UnitTimes &unit, const Layout &lay
     step.low = step.seconds / factor;
     step.high = step.seconds * factor;
     return step;
-}
-
-const char *nameOf(Schedule schedule)
-{
-    constexpr const char *names[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv"};
-    return names[static_cast<std::size_t>(schedule)];
-}
-
-Schedule scheduleOf(const std::string &name)
-{
-    for (int i = 0; i <= static_cast<int>(Schedule::ZeroBubbleV); ++i) {
-        if (name == nameOf(static_cast<Schedule>(i)))
-            return static_cast<Schedule>(i);
-    }
-    return Schedule::OneFOneB;
-}
-
-Recompute recomputeOf(const std::string &mode)
-{
-    return mode == "full"     ? Recompute::Full
-        : mode == "attention" ? Recompute::Attention
-        : mode == "selective" ? Recompute::Selective
-                              : Recompute::None;
-}
-
-Micro microOf(const spec::JobSpec &job)
-{
-    Micro micro;
-    micro.sequences = job.batch.micro;
-    micro.tp = job.layout.tp;
-    micro.cp = job.layout.cp;
-    micro.sequenceParallel = job.layout.sequenceParallel;
-    micro.leanRecompute = true;
-    micro.precision = precisionOf(job.precision.compute);
-    return micro;
-}
-
-Layout layoutOf(const spec::JobSpec &job)
-{
-    Layout layout;
-    layout.dp = static_cast<int>(job.layout.dp);
-    layout.cp = static_cast<int>(job.layout.cp);
-    layout.pp = static_cast<int>(job.layout.pp);
-    layout.virtualStages = static_cast<int>(job.layout.virtualStages);
-    layout.schedule = scheduleOf(job.layout.schedule);
-    layout.zero = static_cast<int>(job.zero.stage);
-    layout.shard = static_cast<int>(job.zero.shard);
-    layout.microBatches = static_cast<int>(job.microBatches());
-    layout.overlapGrads = job.comm.overlapGrads;
-    layout.overlapParams = job.comm.overlapParams;
-    layout.gradBytes = static_cast<double>(bytesOf(job.precision.reduce));
-    layout.paramBytes = static_cast<double>(bytesOf(job.precision.compute));
-    return layout;
-}
-
-JobTime jobTime(const CostModel &cost, const spec::JobSpec &job)
-{
-    const Shape shape = shapeOf(job.model);
-    JobTime time;
-    time.unit = unitTimes(cost, shape, microOf(job), recomputeOf(job.recompute.mode));
-    time.step = combine(cost, time.unit, layoutOf(job));
-    const double flops = stepFlops(shape, static_cast<double>(job.batch.global), Convention::Model3);
-    const auto world = static_cast<double>(job.layout.world());
-    time.tflopsPerDevice = flops / (time.step.seconds * world) / 1e12;
-    time.mfu = utilisation(flops, time.step.seconds, world, cost.peak(precisionOf(job.precision.compute)));
-    return time;
 }
 
 } // namespace rankyard::predict

@@ -10,7 +10,8 @@ namespace rankyard::predict {
 enum class Recompute : std::uint8_t { None, Selective, Attention, Full };
 enum class Schedule : std::uint8_t { GPipe, OneFOneB, Interleaved, ZeroBubbleH1, ZeroBubbleH2, ZeroBubbleV };
 const char *nameOf(Schedule schedule);
-/// "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv": as jobs call them.
+const char *nameOf(Recompute recompute);
+/// As jobs call them: "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv"; "none", "selective", "attention", "full".
 Schedule scheduleOf(const std::string &name);
 Recompute recomputeOf(const std::string &mode);
 
@@ -22,6 +23,7 @@ struct UnitTimes {
     double backwardWeight = 0;
     double recompute = 0;
     double exposedTensor = 0; ///< of those, waits for tensor, context and expert groups
+    double launches = 0;      ///< of those, waits for the host that launches kernels
     bool parts =
         true; ///< zero-bubble schedules put weight gradients off: not where layers are computed again whole
     double embedding = 0; ///< forward and backward
@@ -73,6 +75,7 @@ struct StepTime {
     double data = 0;     ///< exposed reductions and gathers of the data group
     double optimizer = 0;
     double overhead = 0; ///< loader, logging, stragglers
+    double launches = 0; ///< of compute: the device waits for the host's launches
     double low = 0;      ///< 80 % interval
     double high = 0;
 

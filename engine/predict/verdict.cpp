@@ -4,6 +4,7 @@
 #include "engine/predict/capacity.h"
 #include "engine/predict/closed_memory.h"
 #include "engine/predict/durations.h"
+#include "engine/predict/footprint.h"
 #include "engine/predict/verdict_parts.h"
 
 #include <algorithm>
@@ -177,6 +178,7 @@ void addTimes(const Ground &ground, const Plan &plan, Verdict &verdict)
     verdict.bubble = verdict.timeline->bubble();
     if (verdict.basis == Basis::Shares)
         return;
+    settle(*verdict.time, programTimeOf(*verdict.timeline));
     for (Flow &flow : verdict.flows) {
         for (const StageMemory &stage : verdict.stages) {
             const StepProgram &program = plan.program(plan::ProgramKind::Train, stage.rank);
@@ -220,21 +222,6 @@ const Figure *Verdict::figure(std::string_view key) const
         std::find_if(figures.begin(), figures.end(), [&](const Figure &f) { return f.key == key; });
     return found == figures.end() ? nullptr : &*found;
 }
-
-namespace {
-
-/// None where the cluster does not say how fast its devices are, and for fp64, which nobody trains in.
-std::optional<CostModel> costOf(const spec::JobSpec &job, const cluster::Cluster &cluster)
-{
-    if (job.precision.compute == DType::F64)
-        return std::nullopt;
-    auto cost = costModelOf(cluster, ranksOf(job));
-    if (!cost || cost->peak(precisionOf(job.precision.compute)) <= 0)
-        return std::nullopt;
-    return std::move(cost).value();
-}
-
-} // namespace
 
 Room roomOf(const Ground &ground, int slot)
 {
@@ -322,7 +309,8 @@ Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const J
 {
     Verdict verdict;
     Ground ground{job, cluster, cluster::Slots(cluster), document, options};
-    ground.cost = costOf(job, cluster);
+    if (auto cost = costModelFor(job, cluster))
+        ground.cost = std::move(cost).value();
     const std::pair<Depth, Status (*)(const Ground &, Verdict &)> parts[] = {
         {Depth::Closed, addClosed}, {Depth::Timed, addProgram}, {Depth::Whole, addArenas}};
     for (const auto &[depth, add] : parts) {

@@ -82,8 +82,9 @@ struct Verdict {
     Basis basis = Basis::Shares;
     std::vector<StageMemory> stages;
     std::vector<Flow> flows;
-    double bubble = 0;           ///< share of the step, mean over stages
-    std::optional<JobTime> time; ///< in closed form; none with Basis::Shares
+    double bubble = 0; ///< share of the step, mean over stages
+    std::optional<JobTime>
+        time; ///< in closed form, settled with the time line once that is there; none with Basis::Shares
     Depth depth = Depth::Whole;
     std::vector<Figure> figures; ///< headline numbers in order
     std::vector<Problem> problems;

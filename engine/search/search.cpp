@@ -218,6 +218,9 @@ private:
     std::map<std::tuple<int, int, bool>, predict::PeakStages> m_stages;
 };
 
+constexpr const char *tooLarge = "does not fit the device's memory";
+constexpr double weighing = 0.1; ///< of the work, when the best are priced
+
 class Search
 {
 public:
@@ -227,7 +230,8 @@ public:
           m_options(options),
           m_scales(job, cost),
           m_shape(predict::shapeOf(job.model)),
-          m_most(static_cast<std::size_t>(std::max(64, 8 * options.top)))
+          m_top(static_cast<std::size_t>(std::max(1, options.top))),
+          m_most(std::max<std::size_t>(64, 8 * m_top))
     {}
 
     Result<Outcome> run();
@@ -235,13 +239,20 @@ public:
 private:
     void weigh(Share &share, std::size_t index, const UnitMemories &memories, const Stages &stages) const;
     void choose(Outcome &outcome, const Share &all) const;
+    void chooseNear(Outcome &outcome, const Share &all) const;
+    void tell(double share) const
+    {
+        if (m_options.progress)
+            m_options.progress(share);
+    }
 
     const spec::JobSpec &m_job;
     const predict::CostModel &m_cost;
     const Options &m_options;
     Scales m_scales;
     predict::Shape m_shape;
-    std::size_t m_most;
+    std::size_t m_top;
+    std::size_t m_most; ///< that are kept for pricing
     std::vector<Cut> m_cuts;
 };
 
@@ -258,7 +269,7 @@ void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories
     const predict::UnitTimes unit = predict::unitTimes(m_cost, m_shape, micro, cut.recompute);
     const double usable = m_scales.capacity().usable();
     std::size_t place = 0;
-    std::int64_t tooLarge = 0;
+    std::int64_t refused = 0;
     Choice before; // layouts that differ in what follows the stages come one after the other
     const predict::PeakStages *peaks = nullptr;
     forEachLayout(m_job, m_options.devices, cut, share.rejected, [&](const Choice &choice) {
@@ -269,7 +280,7 @@ void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories
         }
         Weighed weighed{m_scales.memory(choice, unit, memory, *peaks), {index, place++}};
         const bool fits = weighed.candidate.margin >= 0;
-        tooLarge += fits ? 0 : 1;
+        refused += fits ? 0 : 1;
         if (weighed.candidate.bytes > 1.5 * usable)
             return;
         m_scales.time(weighed.candidate, unit);
@@ -278,9 +289,11 @@ void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories
         (fits ? share.fitting : share.near).add(weighed);
     });
     share.evaluated += static_cast<std::int64_t>(place);
-    if (tooLarge > 0)
-        share.rejected["does not fit the device's memory"] += tooLarge;
+    if (refused > 0)
+        share.rejected[tooLarge] += refused;
 }
+
+bool faster(const Candidate &a, const Candidate &b) { return a.time.seconds < b.time.seconds; }
 
 /// The best of each way to divide the ranks and the time: variants by ZeRO stage, sequence parallelism and offload are one entry.
 std::vector<Candidate> distinct(const std::vector<Weighed> &list)
@@ -297,42 +310,51 @@ std::vector<Candidate> distinct(const std::vector<Weighed> &list)
     return kept;
 }
 
+/// Candidates that do not fit, fastest first: those that only the programs have found out among them.
+void Search::chooseNear(Outcome &outcome, const Share &all) const
+{
+    const double best = outcome.best.empty() ? HUGE_VAL : outcome.best.front().time.seconds;
+    for (const Candidate &candidate : distinct(all.near.sorted()))
+        outcome.near.push_back(candidate);
+    std::erase_if(outcome.near, [&](const Candidate &candidate) { return candidate.time.seconds >= best; });
+    std::stable_sort(outcome.near.begin(), outcome.near.end(), faster);
+    outcome.near.resize(std::min(outcome.near.size(), m_top));
+    for (Candidate &candidate : outcome.near)
+        candidate.why = formatBytes(candidate.bytes) + " on stage " + std::to_string(candidate.stage) + ", "
+            + formatBytes(-candidate.margin) + " more than is usable";
+}
+
 /// Prices the best until `top` of them are known to fit.
 void Search::choose(Outcome &outcome, const Share &all) const
 {
     const auto begin = Clock::now();
-    const auto top = static_cast<std::size_t>(std::max(1, m_options.top));
     for (Candidate &candidate : distinct(all.fitting.sorted())) {
-        if (outcome.best.size() == top || m_options.stop.stop_requested())
+        if (outcome.best.size() == m_top || m_options.stop.stop_requested())
             break;
-        candidate.why = m_scales.reason(candidate);
+        tell(weighing
+             + (1 - weighing) * static_cast<double>(outcome.best.size()) / static_cast<double>(m_top));
         if (m_options.price) {
-            if (const auto priced = m_scales.price(candidate); !priced) {
-                ++outcome.rejected[priced.error().what];
-                continue;
-            }
-            candidate.why = m_scales.reason(candidate);
-            if (candidate.margin < 0) {
-                ++outcome.rejected["does not fit the device's memory"];
-                outcome.near.push_back(candidate);
+            Status priced = m_scales.priceMemory(candidate, m_options.stop);
+            const bool fits = priced && candidate.margin >= 0;
+            if (fits)
+                priced = m_scales.priceTime(candidate, m_options.stop);
+            if (m_options.stop.stop_requested())
+                break;
+            if (!priced || !fits) {
+                ++outcome.rejected[priced ? tooLarge : priced.error().what];
+                if (priced)
+                    outcome.near.push_back(candidate);
                 continue;
             }
         }
+        candidate.why = m_scales.reason(candidate);
         outcome.best.push_back(candidate);
     }
-    std::stable_sort(outcome.best.begin(), outcome.best.end(),
-                     [](const Candidate &a, const Candidate &b) { return a.time.seconds < b.time.seconds; });
+    std::stable_sort(outcome.best.begin(), outcome.best.end(), faster);
     outcome.pareto = all.slices.front();
     for (Candidate &candidate : outcome.pareto)
         candidate.why = m_scales.reason(candidate);
-    const double best = outcome.best.empty() ? HUGE_VAL : outcome.best.front().time.seconds;
-    for (Candidate &candidate : distinct(all.near.sorted())) {
-        if (outcome.near.size() == top || candidate.time.seconds >= best)
-            break;
-        candidate.why = formatBytes(candidate.bytes) + " on stage " + std::to_string(candidate.stage) + ", "
-            + formatBytes(-candidate.margin) + " more than is usable";
-        outcome.near.push_back(candidate);
-    }
+    chooseNear(outcome, all);
     outcome.pricingSeconds = secondsSince(begin);
 }
 
@@ -341,6 +363,7 @@ Result<Outcome> Search::run()
     const auto begin = Clock::now();
     Outcome outcome;
     outcome.capacity = m_scales.capacity();
+    outcome.own = choiceOf(m_job);
     m_cuts = cutsOf(m_job, m_options.devices, outcome.rejected);
     const int threads = m_options.threads > 0 ? m_options.threads : processorCores();
     RY_ASSIGN(const auto memories, UnitMemories::of(m_job, m_cuts, threads));
@@ -350,8 +373,9 @@ Result<Outcome> Search::run()
         if (m_options.stop.stop_requested())
             return;
         weigh(shares[static_cast<std::size_t>(thread)], i, memories, stages);
-        if (thread == 0 && m_options.progress)
-            m_options.progress(static_cast<double>(i + 1) / static_cast<double>(m_cuts.size()));
+        if (thread == 0)
+            tell((m_options.price ? weighing : 1) * static_cast<double>(i + 1)
+                 / static_cast<double>(m_cuts.size()));
     });
     Share &all = shares[0];
     for (const Share &share : shares) {
@@ -382,7 +406,7 @@ Result<Outcome> search(const spec::JobSpec &job, const predict::CostModel &cost,
             .withFound(std::to_string(options.devices))
             .withExpected("1 to 1048576");
     RY_ASSIGN(Outcome outcome, Search(job, cost, options).run());
-    if (const auto current = options.price ? price(job, cost) : weigh(job, cost))
+    if (const auto current = options.price && !outcome.cancelled ? price(job, cost) : weigh(job, cost))
         outcome.current = *current;
     outcome.notes.push_back(
         "usable memory: the device's, less driver context, communication buffers and 4 % headroom");

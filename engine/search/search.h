@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
+#include "engine/base/json.h"
 #include "engine/cluster/cluster.h"
 #include "engine/predict/capacity.h"
 #include "engine/predict/closed_memory.h"
@@ -10,6 +11,7 @@
 #include <map>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// The layouts of a model on a cluster: every legal one weighed in closed form, the best priced by their programs.
@@ -31,6 +33,14 @@ struct Choice {
 /// The job with this layout.
 spec::JobSpec jobOf(const spec::JobSpec &job, const Choice &choice);
 Choice choiceOf(const spec::JobSpec &job);
+/// The job's keys that it sets, with their values, in the job's order.
+std::vector<std::pair<const char *, Json>> keysOf(const Choice &choice);
+struct Change {
+    std::string path; ///< "layout.tp"
+    Json from;
+    Json to;
+};
+std::vector<Change> changesOf(const Choice &from, const Choice &to);
 /// "dp8·tp8·pp4·z1 mb 4, full recompute, 1f1b".
 std::string textOf(const Choice &choice);
 
@@ -51,8 +61,9 @@ struct Options {
     int top = 10;
     int threads = 0; ///< 0: as many as there are cores
     bool price = true;
-    std::stop_token stop{};                          ///< cancels: the result says so
-    std::function<void(double share)> progress = {}; ///< from the calling thread, now and then
+    std::stop_token stop{}; ///< cancels: the result says so
+    std::function<void(double share)> progress =
+        {}; ///< of the whole work, from the calling thread, now and then
 };
 
 struct Outcome {
@@ -61,10 +72,12 @@ struct Outcome {
     double pricingSeconds = 0;
     bool cancelled = false;
     predict::Capacity capacity;
-    Candidate current;             ///< the job's own layout; 0 seconds when it is not legal here
+    Choice own;                    ///< the job's own layout, from which candidates differ
+    Candidate current;             ///< what it costs; 0 seconds when it is not legal here
     std::vector<Candidate> best;   ///< by time
     std::vector<Candidate> pareto; ///< no other is both faster and smaller; by memory
-    std::vector<Candidate> near;   ///< faster than the best, but does not fit: fastest first, with the reason
+    std::vector<Candidate>
+        near; ///< faster than the best by the closed form, but does not fit: fastest first, with the reason
     std::map<std::string, std::int64_t> rejected; ///< by rule
     std::vector<std::string> notes;
 };

@@ -13,8 +13,6 @@ namespace rankyard::search {
 
 namespace {
 
-constexpr const char *recomputeNames[] = {"none", "selective", "attention", "full"};
-
 std::string percent(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
 
 } // namespace
@@ -33,7 +31,7 @@ spec::JobSpec jobOf(const spec::JobSpec &job, const Choice &choice)
     other.batch.micro = choice.micro;
     other.zero.stage = choice.zero;
     other.zero.shard = 0;
-    other.recompute.mode = recomputeNames[static_cast<std::size_t>(choice.recompute)];
+    other.recompute.mode = predict::nameOf(choice.recompute);
     other.recompute.every = 1;
     other.recompute.ratio.reset();
     other.offload.optimizer = choice.offloadOptimizer ? "host" : "none";
@@ -59,6 +57,32 @@ Choice choiceOf(const spec::JobSpec &job)
     return choice;
 }
 
+std::vector<std::pair<const char *, Json>> keysOf(const Choice &choice)
+{
+    return {{"layout.dp", choice.dp},
+            {"layout.tp", choice.tp},
+            {"layout.pp", choice.pp},
+            {"layout.cp", choice.cp},
+            {"layout.virtual", choice.virtualStages},
+            {"layout.schedule", predict::nameOf(choice.schedule)},
+            {"layout.sequence_parallel", choice.sequenceParallel},
+            {"zero.stage", choice.zero},
+            {"batch.micro", choice.micro},
+            {"recompute.mode", predict::nameOf(choice.recompute)},
+            {"offload.optimizer", choice.offloadOptimizer ? "host" : "none"}};
+}
+
+std::vector<Change> changesOf(const Choice &from, const Choice &to)
+{
+    std::vector<Change> changes;
+    const auto before = keysOf(from), after = keysOf(to);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+        if (before[i].second != after[i].second)
+            changes.push_back({before[i].first, before[i].second, after[i].second});
+    }
+    return changes;
+}
+
 std::string textOf(const Choice &choice)
 {
     std::string text = "dp" + std::to_string(choice.dp) + "·tp" + std::to_string(choice.tp);
@@ -74,7 +98,7 @@ std::string textOf(const Choice &choice)
             text += " v" + std::to_string(choice.virtualStages);
     }
     if (choice.recompute != predict::Recompute::None)
-        text += std::string(", ") + recomputeNames[static_cast<std::size_t>(choice.recompute)] + " recompute";
+        text += std::string(", ") + predict::nameOf(choice.recompute) + " recompute";
     if (choice.offloadOptimizer)
         text += ", optimizer on the host";
     return text;
@@ -151,11 +175,11 @@ void Scales::time(Candidate &candidate, const predict::UnitTimes &unit) const
                                          m_cost.peak(predict::precisionOf(m_job.precision.compute)));
 }
 
-Status Scales::price(Candidate &candidate) const
+Status Scales::priceMemory(Candidate &candidate, const std::stop_token &stop) const
 {
-    const spec::JobSpec job = jobOf(m_job, candidate.choice);
-    RY_ASSIGN(const auto stages, predict::footprintOf(job));
+    RY_ASSIGN(const auto stages, predict::footprintOf(jobOf(m_job, candidate.choice), stop));
     double most = 0;
+    candidate.hostBytes = 0;
     for (std::size_t stage = 0; stage < stages.size(); ++stage) {
         const auto host =
             static_cast<double>(stages[stage].bytes[static_cast<std::size_t>(plan::MemoryKind::Host)]);
@@ -168,24 +192,18 @@ Status Scales::price(Candidate &candidate) const
     }
     candidate.bytes = most;
     candidate.margin = m_capacity.usable() - most;
-    RY_ASSIGN(const auto time, predict::programTimeOf(job, [this](const plan::Plan &plan) {
-                  return predict::timelineOf(m_cost, plan);
-              }));
-    // What no op does stays the closed form's: loader, stragglers, hidden transfers that slow the computation.
-    predict::StepTime &t = candidate.time;
-    const double scale = (time.seconds + t.overhead) / t.seconds;
-    t.seconds *= scale;
-    t.low *= scale;
-    t.high *= scale;
-    candidate.mfu /= scale;
-    t.compute = *std::max_element(time.compute.begin(), time.compute.end());
-    t.bubble = time.bubble * time.seconds;
-    t.optimizer = 0; // in compute
-    t.tensor = t.pipeline = t.data = 0;
-    for (const auto &[group, seconds] : time.exposed)
-        (group == "tp" || group == "cp" || group == "kv" ? t.tensor
-             : group == "pp"                             ? t.pipeline
-                                                         : t.data) += seconds;
+    return {};
+}
+
+Status Scales::priceTime(Candidate &candidate, const std::stop_token &stop) const
+{
+    RY_ASSIGN(const auto time,
+              predict::programTimeOf(
+                  jobOf(m_job, candidate.choice),
+                  [this](const plan::Plan &plan) { return predict::timelineOf(m_cost, plan); }, stop));
+    const double before = candidate.time.seconds;
+    predict::settle(candidate.time, time);
+    candidate.mfu *= before / candidate.time.seconds;
     candidate.priced = true;
     return {};
 }
@@ -227,7 +245,8 @@ Result<Candidate> price(const spec::JobSpec &job, const predict::CostModel &cost
 {
     RY_ASSIGN(Candidate candidate, weigh(job, cost));
     const Scales scales(job, cost);
-    RY_TRY(scales.price(candidate));
+    RY_TRY(scales.priceMemory(candidate));
+    RY_TRY(scales.priceTime(candidate));
     candidate.why = scales.reason(candidate);
     return candidate;
 }

@@ -217,6 +217,36 @@ TEST(Pipeline, ZeroBubbleWithinMemory)
     }
 }
 
+/// Sequence parallelism gathers the gradients that the weights of out and down wait for: those count whole.
+TEST(Pipeline, ZeroBubbleWithinMemoryWithSequenceParallelism)
+{
+    constexpr std::int64_t pp = 4;
+    for (const char *mode : {"none", "selective"}) {
+        for (const std::int64_t tp : {2, 4}) {
+            spec::JobSpec job = pipelineJob("zbv", pp, 3 * pp, 2);
+            job.model.layers = 4 * pp;
+            job.model.hidden = 64;
+            job.model.heads = job.model.kvHeads.emplace(8);
+            job.model.ffn = 256;
+            job.model.seq = 64;
+            job.layout.stages = std::vector<std::int64_t>(2 * pp, 2);
+            job.layout.tp = tp;
+            job.layout.sequenceParallel = true;
+            job.recompute.mode = mode;
+            const auto plan = makePlan(job, PlanDepth::Ordered);
+            ASSERT_TRUE(plan) << plan.error().text();
+            const LayerBytes layer = layerBytes(job, true);
+            const std::int64_t kept = 4 * layer.kept;
+            for (std::int32_t stage = 0; stage < pp; ++stage) {
+                const std::int64_t live =
+                    memoryOf(*plan, Role{stage}).live[static_cast<std::size_t>(MemoryKind::Activations)];
+                EXPECT_LE(live, pp * kept + kept / 2 + 2 * layer.pending + 6 * tp * borderBytes(job))
+                    << mode << " tp " << tp << " stage " << stage;
+            }
+        }
+    }
+}
+
 TEST(Pipeline, MicroBatchesInFlight)
 {
     for (std::int64_t pp = 2; pp <= 8; ++pp) {

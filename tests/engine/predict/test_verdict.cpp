@@ -94,6 +94,24 @@ TEST(Verdict, TimesOfTheCostModel)
     EXPECT_GT(d.verdict.timeline->stepNs, 0);
 }
 
+// The step is the program's, and what no op does; its parts are those of one stage and add up.
+TEST(Verdict, TheStepIsTheProgramsOnceItIsThere)
+{
+    const Design d = design({"layout.dp=2", "layout.pp=3", "batch.global=24", "precision.compute=\"bf16\""},
+                            "dgx-a100-80");
+    const JobTime closed = jobTime(*costModelFor(d.job, d.cluster), d.job);
+    const StepTime &step = d.verdict.time->step;
+    const double software = closed.step.overhead + closed.step.launches;
+    EXPECT_GT(closed.step.launches, 0) << "a model so small waits for its host";
+    EXPECT_NEAR(step.seconds, 1e-9 * static_cast<double>(d.verdict.timeline->stepNs) + software,
+                1e-9 * step.seconds);
+    EXPECT_NEAR(step.compute + step.bubble + step.tensor + step.pipeline + step.data + step.optimizer
+                    + step.overhead,
+                step.seconds, 1e-9 * step.seconds);
+    EXPECT_NEAR(d.verdict.time->mfu * step.seconds, closed.mfu * closed.step.seconds, 1e-9);
+    EXPECT_NEAR(step.high / step.seconds, closed.step.high / closed.step.seconds, 1e-9);
+}
+
 TEST(Verdict, ClosedFormsComeFirst)
 {
     spec::JobSpec job;

@@ -3,6 +3,7 @@
 
 #include "engine/cluster/sources.h"
 #include "engine/predict/durations.h"
+#include "engine/predict/step_time.h"
 #include "engine/probe/crew.h"
 #include "engine/probe/fit.h"
 
@@ -242,6 +243,47 @@ TEST(Probe, UnknownConstantsAreRefused)
     EXPECT_EQ(cost.error().where, "measured.values.warp");
     made.measured.reset();
     EXPECT_EQ(predict::costModelOf(made).error().code, Code::NotHere);
+}
+
+/// The closed form, by which a search ranks, and the program's time line agree as on GPUs: also where ranks share cores, and one works
+/// while another waits.
+TEST(Probe, ClosedFormIsTheTimeLineOnSharedCores)
+{
+    const cluster::Cluster made = measuredHosts("package:1 core:2 pu:1");
+    struct Case {
+        std::int64_t dp, tp, pp;
+        const char *schedule;
+        std::int64_t zero;
+    };
+    const Case cases[] = {{1, 1, 2, "1f1b", 0},  {2, 1, 1, "1f1b", 1},  {1, 1, 3, "1f1b", 0},
+                          {1, 1, 4, "gpipe", 0}, {2, 1, 2, "1f1b", 1},  {3, 1, 1, "1f1b", 0},
+                          {1, 1, 5, "1f1b", 0},  {2, 1, 4, "zb-h1", 0}, {4, 1, 2, "1f1b", 0},
+                          {1, 2, 2, "1f1b", 0},  {2, 2, 2, "1f1b", 1}};
+    for (const Case &one : cases) {
+        spec::JobSpec job;
+        job.model.layers = 12;
+        job.model.hidden = 512;
+        job.model.heads = 8;
+        job.model.seq = 256;
+        job.model.vocab = 2048;
+        job.layout.dp = one.dp;
+        job.layout.tp = one.tp;
+        job.layout.pp = one.pp;
+        job.layout.schedule = one.schedule;
+        job.zero.stage = one.zero;
+        job.batch.micro = 1;
+        job.batch.global = 8 * one.dp;
+        job.optimizer.clip = 0;
+        const auto cost = predict::costModelFor(job, made);
+        ASSERT_TRUE(cost) << cost.error().text();
+        const auto plan = plan::makePlan(job, plan::PlanDepth::Ordered);
+        ASSERT_TRUE(plan) << plan.error().text();
+        const auto line = predict::timelineOf(*cost, *plan);
+        ASSERT_TRUE(line) << line.error().text();
+        const double ratio =
+            predict::jobTime(*cost, job).step.seconds / (1e-9 * static_cast<double>(line->stepNs));
+        EXPECT_NEAR(ratio, 1, 0.02) << one.dp << one.tp << one.pp << one.schedule;
+    }
 }
 
 TEST(Probe, TransfersTakeTheComputingThreadsTime)

@@ -224,6 +224,48 @@ TEST(Search, SaysWhatItWouldChange)
     EXPECT_GE(found->best[0].margin, 0);
     EXPECT_GT(found->rejected.at("does not fit the device's memory"), 0);
     EXPECT_FALSE(found->best[0].why.empty());
+    // Put on the job one by one, the changes make the layout that was found.
+    Json document = spec::writeJob(largeJob());
+    for (const Change &change : changesOf(found->own, found->best[0].choice)) {
+        std::string pointer = "/" + change.path;
+        std::replace(pointer.begin(), pointer.end(), '.', '/');
+        Json &key = document[Json::json_pointer(pointer)];
+        EXPECT_EQ(key, change.from) << change.path;
+        key = change.to;
+    }
+    document["data"]["train"] = "corpus";
+    const auto changed = spec::readJob(document, "changed");
+    ASSERT_TRUE(changed) << changed.error().text();
+    EXPECT_EQ(choiceOf(*changed), found->best[0].choice);
+    EXPECT_EQ(reportOf(*found)["best"][0]["changes"].size(),
+              changesOf(found->own, found->best[0].choice).size());
+    EXPECT_TRUE(changesOf(found->own, found->own).empty());
+    for (std::size_t i = 1; i < found->near.size(); ++i)
+        EXPECT_LE(found->near[i - 1].time.seconds, found->near[i].time.seconds);
+}
+
+/// Also while the best are priced: what was found by then is kept.
+TEST(Search, StopsWhilePricing)
+{
+    const auto source = std::make_unique<std::stop_source>();
+    spec::JobSpec job = smallJob();
+    job.model.layers = 4;
+    Options options;
+    options.devices = 4;
+    options.top = 8;
+    options.stop = source->get_token();
+    options.progress = [&](double share) {
+        EXPECT_LE(share, 1);
+        if (share > 0.4)
+            source->request_stop();
+    };
+    const auto found = search(job, costOf("dgx-h100"), options);
+    ASSERT_TRUE(found) << found.error().text();
+    EXPECT_TRUE(found->cancelled);
+    EXPECT_GE(found->best.size(), 1U);
+    EXPECT_LT(found->best.size(), 8U);
+    for (const Candidate &candidate : found->best)
+        EXPECT_TRUE(candidate.priced);
 }
 
 /// The closed form's memory against the programs'.
