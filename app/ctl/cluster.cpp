@@ -118,7 +118,7 @@ OrderedJson linksOf(const Node &node)
 
 constexpr int mostRanks = 32; ///< of a probe: each takes 300 MB
 constexpr double restless =
-    0.12; ///< median error of a probe's products that idle cores do not have (theirs is 3 to 6 %)
+    0.12; ///< median error of a probe's products that idle cores do not have: theirs is 3 %
 
 struct ProbeCommand {
     std::string out;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace rankyard::plan {
 
@@ -154,12 +155,19 @@ void Dependencies::addWaits()
 {
     std::vector<OpId> before;
     OpId scalars = none;
+    OpId computes = none, computed = none; // the latest op that computes, and the one before it
     for (Op &op : m_program.ops) {
         before = std::move(op.waits); // what passes ask for beyond the data
         op.waits.clear();
         collect(op, before);
         if (op.kind == OpKind::StepScalars)
             scalars = op.id;
+        // A gather of what has long been there could start any time, and would have to hold bytes for its output from then on: it starts
+        // beside the computation that stands before it.
+        if (op.stream == Stream::Tensor)
+            before.push_back(computed);
+        if (op.stream == Stream::Compute)
+            computed = std::exchange(computes, op.id);
         if (op.kind == OpKind::Optimizer)
             before.push_back(scalars); // its factor goes through the step's state, not through a buffer
         if (const OpId previous = m_last[lane(op)]; previous != none) {
