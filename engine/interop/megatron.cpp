@@ -12,8 +12,6 @@ namespace rankyard::interop {
 namespace {
 
 constexpr Known known[] = {
-    {"accumulate-allreduce-grads-in-fp32", "gradients always accumulate and are reduced in fp32"},
-    {"grad-reduce-in-bf16", "gradients are reduced in fp32"},
     {"attention-softmax-in-fp32", "softmax is always in fp32 or wider"},
     {"max-position-embeddings", "positions are as many as model.seq"},
     {"init-method-std", "initial weights have the family's spread"},
@@ -87,48 +85,50 @@ constexpr Known known[] = {
     {"add-qkv-bias", "biases are the family's"},
 };
 
+/// Of what the file does not say: first where they are ours, then where they differ.
 void defaults(Reading &in)
 {
-    const std::pair<const char *, Json> standard[] = {
-        {"layout.tp", 1},
-        {"layout.pp", 1},
-        {"layout.cp", 1},
-        {"layout.virtual", 1},
-        {"layout.stages", nullptr},
-        {"layout.schedule", "1f1b"},
-        {"layout.sequence_parallel", false},
-        {"layout.order", "tp-cp-dp-pp"},
+    for (const char *key : {"layout.tp",
+                            "layout.pp",
+                            "layout.cp",
+                            "layout.virtual",
+                            "layout.stages",
+                            "layout.schedule",
+                            "layout.sequence_parallel",
+                            "layout.order",
+                            "recompute.mode",
+                            "recompute.every",
+                            "recompute.ratio",
+                            "recompute.partition",
+                            "zero.stage",
+                            "zero.shard",
+                            "precision.compute",
+                            "precision.loss_scale.mode",
+                            "precision.loss_scale.value",
+                            "precision.loss_scale.min",
+                            "precision.loss_scale.window",
+                            "precision.loss_scale.hysteresis",
+                            "optimizer.eps",
+                            "optimizer.clip",
+                            "model.norm_eps",
+                            "offload.optimizer"})
+        in.setDefault(key);
+    const std::pair<const char *, Json> others[] = {
         {"comm.overlap_grads", false},
         {"comm.overlap_params", false},
-        {"recompute.mode", "none"},
-        {"recompute.every", 1},
-        {"recompute.ratio", nullptr},
-        {"recompute.partition", false},
-        {"zero.stage", 0},
-        {"zero.shard", 0},
-        {"precision.compute", "fp32"},
         {"precision.loss_scale.rule", "megatron"},
-        {"precision.loss_scale.mode", "dynamic"},
-        {"precision.loss_scale.value", nullptr},
         {"precision.loss_scale.init_power", 32},
-        {"precision.loss_scale.min", 1.0},
-        {"precision.loss_scale.window", 1000},
-        {"precision.loss_scale.hysteresis", 2},
         {"optimizer.betas", {0.9, 0.999}},
-        {"optimizer.eps", 1e-8},
         {"optimizer.weight_decay", 0.01},
-        {"optimizer.clip", 1.0},
         {"lr_schedule.min_lr", 0.0},
         {"lr_schedule.kind", "linear"},
         {"lr_schedule.warmup", 0},
-        {"model.norm_eps", 1e-5},
         {"run.eval_every", 1000},
         {"run.eval_batches", 100},
         {"run.log_every", 100},
         {"run.checkpoint_every", 0},
-        {"offload.optimizer", "none"},
     };
-    for (const auto &[key, value] : standard)
+    for (const auto &[key, value] : others)
         in.set(key, value);
 }
 
@@ -325,6 +325,13 @@ void readPrecision(Reading &in)
         in.fail(
             Error::make(Code::BadData, "fp16 and bf16 are both given", "--fp16").withExpected("one of them"));
     in.set("precision.compute", half ? "fp16" : brain ? "bf16" : "fp32");
+    // bf16 implies the first of them unless the second is given.
+    const bool wide = in.flag("accumulate-allreduce-grads-in-fp32").value_or(false);
+    const bool narrow = in.flag("grad-reduce-in-bf16").value_or(false);
+    in.setReduce("accumulate-allreduce-grads-in-fp32",
+                 brain && narrow     ? DType::BF16
+                     : half && !wide ? DType::F16
+                                     : DType::F32);
     if (const auto fixed = in.number("loss-scale")) {
         in.set("precision.loss_scale.mode", "static");
         in.set("precision.loss_scale.value", *fixed);

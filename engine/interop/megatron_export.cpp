@@ -146,14 +146,24 @@ void writePrecision(Writing &out, const spec::JobSpec &job)
 {
     out.use("precision");
     const spec::LossScale &scale = job.precision.lossScale;
-    if (job.precision.compute == DType::BF16)
+    const DType compute = job.precision.compute, reduce = job.precision.reduce;
+    const bool narrow = reduce == DType::BF16 && compute == DType::BF16;
+    if (compute == DType::BF16)
         out.put("bf16", true);
-    else if (job.precision.compute == DType::F64)
+    else if (compute == DType::F64)
         out.lost("precision.compute", "there is no fp64: fp32 is written");
-    if (job.precision.compute != DType::F16)
+    if (narrow)
+        out.put("grad-reduce-in-bf16", true);
+    else if (reduce != DType::F32 && compute != DType::F64
+             && !(reduce == DType::F16 && compute == DType::F16))
+        out.lost("precision.reduce", "gradients are summed in fp32, or in the type that is computed in");
+    if (job.precision.lossIn16bit)
+        out.lost("precision.loss_in_16bit", "logits are in fp32");
+    if (compute != DType::F16)
         return;
     out.put("fp16", true);
-    out.put("accumulate-allreduce-grads-in-fp32", true);
+    if (reduce == DType::F32)
+        out.put("accumulate-allreduce-grads-in-fp32", true);
     if (scale.mode == "static")
         out.put("loss-scale", scale.value.value_or(1));
     else

@@ -249,6 +249,27 @@ void Reading::set(const std::string &ours, Json value)
     *at = std::move(value);
 }
 
+void Reading::setDefault(std::string_view ours)
+{
+    static const Json defaults = spec::writeJob(spec::JobSpec());
+    const Json *value = &defaults;
+    for (const std::string &part : partsOf(std::string(ours)))
+        value = &value->at(part);
+    set(std::string(ours), *value);
+}
+
+void Reading::setReduce(const std::string &theirs, DType type)
+{
+    const bool scaled = type != DType::F16 || get("precision.compute") == "fp16";
+    const bool plain = get("compression.mode") == "none" && get("comm.algorithm") == "library";
+    const bool possible = type == DType::F32 || (scaled && plain);
+    set("precision.reduce", nameOf(possible ? type : DType::F32));
+    if (!possible)
+        guessed(theirs, nameOf(type),
+                scaled ? "reductions that are compressed or in steps are in fp32"
+                       : "sums in fp16 go with fp16 computation only: fp32 is taken");
+}
+
 void Reading::lost(const std::string &theirs, std::string why)
 {
     m_taken.insert(theirs);

@@ -56,6 +56,10 @@ public:
     Json get(const std::string &ours) const;
     std::int64_t getWhole(const std::string &ours) const;
     void set(const std::string &ours, Json value);
+    /// Our own default, where theirs is the same: the base job's value does not count.
+    void setDefault(std::string_view ours);
+    /// The type in which gradients are summed, where that is possible with the rest of the job; else a remark, and fp32.
+    void setReduce(const std::string &theirs, DType type);
 
     void lost(const std::string &theirs, std::string why);
     void guessed(std::string path, const Json &value, std::string why);
@@ -112,6 +116,10 @@ Exported exportTorchtitan(const spec::JobSpec &job);
 
 /// Arguments that are keys here.
 std::span<const Same> megatronRows();
+struct DeepSpeedRows {
+    std::span<const Same> zero, optimizer, scale;
+};
+DeepSpeedRows deepspeedRows();
 
 /// Formats, to JSON or to arguments by name without dashes. BadData with the line.
 Result<Json> parseToml(std::string_view text, const std::string &name);

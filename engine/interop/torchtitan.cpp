@@ -40,7 +40,6 @@ constexpr Known known[] = {
     {"training.gc_freq", "there is nothing to collect"},
     {"training.gc_debug", "there is nothing to collect"},
     {"training.compile", "kernels are our own"},
-    {"training.mixed_precision_reduce", "gradients accumulate and are reduced in fp32"},
     {"parallelism.disable_loss_parallel", "the head is always cut over the tensor group"},
     {"parallelism.enable_async_tensor_parallel", "overlap inside a kernel is not planned"},
     {"parallelism.enable_compiled_autograd", "backward is explicit"},
@@ -93,33 +92,19 @@ void aliases(Reading &in)
     in.rename("lr_scheduler.lr_min", "lr_scheduler.min_lr_factor");
 }
 
+/// Of what the file does not say: first where they are ours, then where they differ.
 void defaults(Reading &in)
 {
-    const std::pair<const char *, Json> standard[] = {
-        {"layout.tp", 1},
-        {"layout.pp", 1},
-        {"layout.cp", 1},
-        {"layout.virtual", 1},
-        {"layout.stages", nullptr},
-        {"layout.schedule", "1f1b"},
-        {"layout.order", "tp-cp-dp-pp"},
-        {"model.seq", 2048},
-        {"run.steps", 10000},
-        {"run.log_every", 10},
-        {"run.checkpoint_every", 0},
-        {"optimizer.clip", 1.0},
-        {"optimizer.lr", 8e-4},
-        {"optimizer.betas", {0.9, 0.95}},
-        {"optimizer.eps", 1e-8},
-        {"optimizer.weight_decay", 0.1},
-        {"lr_schedule.warmup", 200},
-        {"recompute.every", 1},
-        {"recompute.ratio", nullptr},
-        {"zero.shard", 0},
-        {"comm.overlap_grads", true},
-        {"comm.overlap_params", true},
+    for (const char *key :
+         {"layout.tp", "layout.pp", "layout.cp", "layout.virtual", "layout.stages", "layout.schedule",
+          "layout.order", "optimizer.clip", "optimizer.betas", "optimizer.eps", "optimizer.weight_decay",
+          "recompute.every", "recompute.ratio", "zero.shard", "comm.overlap_grads", "comm.overlap_params"})
+        in.setDefault(key);
+    const std::pair<const char *, Json> others[] = {
+        {"model.seq", 2048},         {"run.steps", 10000},   {"run.log_every", 10},
+        {"run.checkpoint_every", 0}, {"optimizer.lr", 8e-4}, {"lr_schedule.warmup", 200},
     };
-    for (const auto &[key, value] : standard)
+    for (const auto &[key, value] : others)
         in.set(key, value);
 }
 
@@ -239,6 +224,9 @@ void readPrecision(Reading &in)
     const bool casts =
         in.getWhole("zero.stage") > 0 || in.getWhole("layout.dp") * in.getWhole("layout.cp") > 1;
     in.set("precision.compute", casts ? mixed : stored == "fp32" ? mixed : stored);
+    DType reduce = DType::F32;
+    dtypeFromName(named("training.mixed_precision_reduce", "float32"), reduce);
+    in.setReduce("training.mixed_precision_reduce", reduce);
 }
 
 void readCheckpointing(Reading &in)
@@ -275,6 +263,12 @@ void readSchedule(Reading &in)
     in.set("lr_schedule.kind", shape == "cosine" ? "cosine" : "linear");
     in.set("lr_schedule.total", std::max<std::int64_t>(1, in.getWhole("run.steps")));
     in.set("lr_schedule.min_lr", least * in.get("optimizer.lr").get<double>());
+    if (const std::int64_t most = in.getWhole("lr_schedule.total");
+        in.getWhole("lr_schedule.warmup") > most) {
+        in.guessed("lr_scheduler.warmup_steps", in.get("lr_schedule.warmup"),
+                   "longer than the training: cut there, as torchtitan does");
+        in.set("lr_schedule.warmup", most);
+    }
     if (shape != "cosine" && shape != "linear")
         in.guessed("lr_scheduler.decay_type", shape, "no such shape here: linear is taken");
     if (share && *share < 1)
@@ -368,6 +362,8 @@ void writeTraining(Writing &out, const spec::JobSpec &job)
             out.put("training.mixed_precision_param", theirs);
     }
     out.put("training.mixed_precision_reduce", "float32");
+    if (job.precision.reduce != DType::F32 && job.precision.compute != DType::F64)
+        out.lost("precision.reduce", "gradients are summed in float32 there");
     for (const char *fixed : {"precision.grad", "precision.reduce", "precision.master"})
         out.use(fixed);
     if (job.precision.compute == DType::F16)
