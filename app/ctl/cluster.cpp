@@ -5,6 +5,7 @@
 #include "engine/base/units.h"
 #include "engine/cluster/catalogue.h"
 #include "engine/cluster/sources.h"
+#include "engine/predict/cost.h"
 #include "engine/probe/probe.h"
 
 #include <algorithm>
@@ -73,9 +74,12 @@ void showText(Output &output, const Cluster &cluster)
     for (const NodeGroup &group : cluster.groups) {
         const Node &node = cluster.types[static_cast<std::size_t>(group.type)];
         output.line("");
-        output.line(std::to_string(group.count) + " × " + node.type + ": " + std::to_string(node.cores())
-                    + " cores, " + formatBytes(node.hostBytes())
-                    + (gpusOf(node).empty() ? "" : ", " + gpusOf(node)));
+        std::string has; // what a source does not tell is not zero
+        for (const std::string &part :
+             {node.cores() > 0 ? counted(node.cores(), "core") : "",
+              node.hostBytes() > 0 ? formatBytes(node.hostBytes()) : "", gpusOf(node)})
+            has += part.empty() ? "" : (has.empty() ? ": " : ", ") + part;
+        output.line(std::to_string(group.count) + " × " + node.type + has);
         if (node.switchBandwidth > 0)
             output.line("NVSwitch, " + gbps(node.switchBandwidth) + " a GPU and direction");
         if (const std::string matrix = matrixOf(node); !matrix.empty())
@@ -95,6 +99,14 @@ void showText(Output &output, const Cluster &cluster)
     }
     for (const std::string &note : cluster.notes)
         output.note(note);
+}
+
+/// A file may name constants that this version does not know: then nothing is timed with it.
+Status givesTimes(const Cluster &cluster)
+{
+    if (cluster.measured)
+        RY_TRY(predict::calibrationOf(*cluster.measured));
+    return {};
 }
 
 OrderedJson linksOf(const Node &node)
@@ -253,11 +265,16 @@ void addCluster(Commands &commands)
     CLI::App *show = commands.add(
         *parent, "show", "Nodes, devices and links of a cluster", [what](Output &output) -> Result<Exit> {
             RY_ASSIGN(const Cluster cluster, openCluster(*what));
+            const Status timed = givesTimes(cluster);
+            if (!timed)
+                output.note("What was measured gives no times: " + timed.error().text());
             if (!output.json) {
                 showText(output, cluster);
                 return Exit::Done;
             }
             OrderedJson document = writeCluster(cluster);
+            if (!timed)
+                document["problem"] = Json(timed.error());
             document["totals"] = {
                 {"nodes", cluster.nodes()}, {"gpus", cluster.gpus()}, {"nics", cluster.nics()}};
             for (std::size_t i = 0; i < cluster.groups.size(); ++i)

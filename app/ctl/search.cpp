@@ -146,7 +146,7 @@ Result<search::Outcome> searched(const SearchOptions &options, const Setting &se
     const bool live = ::isatty(2) != 0;
     const auto pause = live ? std::chrono::milliseconds(200) : std::chrono::milliseconds(5000);
     bool told = false;
-    auto last = std::chrono::steady_clock::now();
+    auto last = std::chrono::steady_clock::now() - pause;
     asked.progress = [&](double share) {
         const auto now = std::chrono::steady_clock::now();
         if (now - last < pause)

@@ -22,12 +22,14 @@ constexpr DeviceKind kinds[] = {DeviceKind::Machine, DeviceKind::Package, Device
 class Fields
 {
 public:
-    static Result<Fields> of(const Json &json, const std::string &path, std::set<std::string> known)
+    /// `told`: what `cluster show` and `cluster probe` say beside it; not read.
+    static Result<Fields> of(const Json &json, const std::string &path, const std::set<std::string> &known,
+                             const std::set<std::string> &told = {})
     {
         if (!json.is_object())
             return Error::make(Code::BadData, "an object is expected", path);
         for (const auto &[key, value] : json.items()) {
-            if (known.contains(key))
+            if (known.contains(key) || told.contains(key))
                 continue;
             std::string names;
             for (const std::string &name : known)
@@ -179,7 +181,8 @@ Status readGroups(const Json &list, Cluster &cluster)
         return Error::make(Code::BadData, "a list of nodes is expected", "nodes");
     for (std::size_t i = 0; i < list.size(); ++i) {
         const std::string path = "nodes[" + std::to_string(i) + "]";
-        RY_ASSIGN(const Fields fields, Fields::of(list[i], path, {"preset", "type", "count", "name"}));
+        RY_ASSIGN(const Fields fields,
+                  Fields::of(list[i], path, {"preset", "type", "count", "name"}, {"links"}));
         NodeGroup group;
         RY_ASSIGN(group.count, fields.integer("count", 1, 1, 1'000'000));
         RY_ASSIGN(group.prefix, fields.text("name", group.count > 1 ? "node-" : "node"));
@@ -256,7 +259,8 @@ Result<Cluster> readCluster(const Json &document, const std::string &name)
 {
     RY_TRY(checkSchema(document, family, version, name));
     RY_ASSIGN(const Fields fields,
-              Fields::of(document, name, {"schema", "name", "nodes", "fabric", "notes", "measured"}));
+              Fields::of(document, name, {"schema", "name", "nodes", "fabric", "notes", "measured"},
+                         {"totals", "problem", "probe", "file"}));
     Cluster cluster;
     RY_ASSIGN(cluster.name, fields.text("name", name));
     RY_TRY(readGroups(fields.has("nodes") ? fields.at("nodes") : Json(), cluster));

@@ -126,7 +126,8 @@ Result<Matrix> readMatrix(const std::string &text, const std::string &name)
         }
     }
     if (matrix.names.empty())
-        return Error::make(Code::BadData, "there is no header with GPUs", name);
+        return Error::make(Code::BadData, "there is no header with GPUs", name)
+            .withExpected("the text of nvidia-smi topo -m; or cluster JSON, or hwloc's XML");
     if (matrix.cells.size() < matrix.names.size())
         return bad("rows are missing", name, line)
             .withFound(std::to_string(matrix.cells.size()))

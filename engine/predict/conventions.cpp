@@ -103,16 +103,20 @@ double number(const Json &inputs, const char *key, double otherwise = 0)
     return found != inputs.end() && found->is_number() ? found->get<double>() : otherwise;
 }
 
-/// In the row's unit.
-double inUnit(double bytes, const std::string &unit)
+/// In the row's unit; nothing for one that is not known.
+std::optional<double> inUnit(double bytes, const std::string &unit)
 {
-    if (has(unit, "GiB"))
+    if (unit.starts_with("GiB"))
         return bytes / GiB;
-    if (has(unit, "MiB"))
+    if (unit.starts_with("MiB"))
         return has(unit, ">>20") ? std::floor(bytes / MiB) : bytes / MiB;
-    if (has(unit, "GB"))
+    if (unit.starts_with("GB") || unit.starts_with("1e9"))
         return bytes / 1e9;
-    return has(unit, "1e9") ? bytes / 1e9 : bytes;
+    for (const char *plain : {"bytes", "parameters", "x Psi", "percent", "fraction", "-", "ms"}) {
+        if (unit.starts_with(plain))
+            return bytes;
+    }
+    return std::nullopt;
 }
 
 Korthikanti korthikantiOf(const Json &in)
@@ -169,7 +173,7 @@ Shape gptOf(const Json &in)
 std::optional<double> deepspeedRow(const Json &in, const std::string &q)
 {
     const DeepSpeedCase c = deepspeedOf(in, q);
-    if (has(q, "largest layer"))
+    if (has(q, "largest layer memory"))
         return 4 * c.largestLayer;
     if (has(q, "ZeRO-2"))
         return has(q, "per CPU") ? deepspeedZero2(c).host : deepspeedZero2(c).device;
@@ -239,8 +243,8 @@ std::optional<double> countRow(const Json &in, const std::string &q)
     return std::nullopt;
 }
 
-/// By what the quantity says and the inputs hold, never by the id.
-std::optional<double> valueOf(const Json &in, const std::string &q, const std::string &source)
+/// By what the quantity says and the inputs hold, never by the id or the source.
+std::optional<double> valueOf(const Json &in, const std::string &q)
 {
     if (q.starts_with("measured") || q.starts_with("real memory"))
         return std::nullopt;
@@ -250,9 +254,7 @@ std::optional<double> valueOf(const Json &in, const std::string &q, const std::s
                                number(in, "K_optimizer", 12));
     if (has(q, "communication volume"))
         return zeroPaperTraffic(static_cast<int>(number(in, "zero")));
-    if (has(source, "DeepSpeed"))
-        return deepspeedRow(in, q);
-    for (const auto row : {korthikantiRow, megatronRow, countRow}) {
+    for (const auto row : {deepspeedRow, korthikantiRow, megatronRow, countRow}) {
         if (const auto value = row(in, q))
             return value;
     }
@@ -277,11 +279,10 @@ Result<std::vector<MemoryRow>> readMemoryTable(const Csv &csv, const std::string
             row.skipped = "value is not a number";
         else if (!inputs || !inputs->is_object())
             row.skipped = "inputs is not a JSON object";
-        else if (const auto found = valueOf(*inputs, row.quantity, row.source);
-                 found && std::isfinite(*found))
-            row.predicted = inUnit(*found, row.unit);
-        else
+        else if (const auto found = valueOf(*inputs, row.quantity); !found || !std::isfinite(*found))
             row.skipped = "no formula for this quantity";
+        else if (row.predicted = inUnit(*found, row.unit); !row.predicted)
+            row.skipped = "the unit is not known";
         row.value = value.value_or(0);
         rows.push_back(std::move(row));
     }

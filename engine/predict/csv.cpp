@@ -44,7 +44,7 @@ Result<Csv> Csv::read(std::string_view text, const std::string &name)
     };
     for (std::size_t i = 0; i < text.size(); ++i) {
         const char c = text[i];
-        number += c == '\n';
+        number += c == '\n' || (c == '\r' && i + 1 < text.size() && text[i + 1] != '\n');
         if (quoted) {
             if (c != '"')
                 cell += c;
@@ -59,8 +59,8 @@ Result<Csv> Csv::read(std::string_view text, const std::string &name)
         } else if (c == ',') {
             line.push_back(std::move(cell));
             cell.clear();
-        } else if (c == '\n') {
-            endLine();
+        } else if (c == '\n' || (c == '\r' && (i + 1 == text.size() || text[i + 1] != '\n'))) {
+            endLine(); // CR alone: files of old
         } else {
             cell += c;
         }

@@ -10,7 +10,7 @@
 
 namespace rankyard::predict {
 
-/// Comma-separated values with one header line (RFC 4180): quoted cells with doubled quotes and line breaks, LF or CRLF, a byte order
+/// Comma-separated values with one header line (RFC 4180): quoted cells with doubled quotes and line breaks, LF, CRLF or CR, a byte order
 /// mark. Columns are found by name, in any order; short lines end in empty cells.
 class Csv
 {

@@ -33,6 +33,11 @@ TEST(Csv, QuotesLineBreaksAndBlanks)
     EXPECT_EQ(csv->cell(1, "id"), "2");
     EXPECT_EQ(csv->cell(1, "c"), "");
     EXPECT_EQ(csv->cell(1, "none"), "");
+    const auto old = Csv::read("a,b\r1,\"x\ry\"\r2,3\r", "t"); // CR alone
+    ASSERT_TRUE(old);
+    ASSERT_EQ(old->rows(), 2u);
+    EXPECT_EQ(old->cell(0, "b"), "x\ry");
+    EXPECT_EQ(old->cell(1, "b"), "3");
     const auto open = Csv::read("a,b\n1,\"x\n", "t");
     ASSERT_FALSE(open);
     EXPECT_EQ(open.error().where, "t:2");
