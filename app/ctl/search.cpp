@@ -186,7 +186,7 @@ Result<Exit> runSearch(const SearchOptions &options, Output &output)
 void showAdvice(Output &output, const search::Advice &advice)
 {
     output.line(advice.rule + "\n  because of " + advice.trigger
-                + "\n  to the letter: " + search::textOf(advice.asked)
+                + "\n  to the letter: " + search::textOf(advice.asked) + ", " + nameOf(advice.precision)
                 + (advice.illegal.empty() ? "" : " – not here: " + advice.illegal));
     if (!advice.possible)
         output.line("  no legal layout is near");
@@ -203,7 +203,7 @@ void showAdvice(Output &output, const search::Advice &advice)
 Result<Exit> runAdvise(const SearchOptions &options, Output &output)
 {
     RY_ASSIGN(const Setting setting, settingOf(options));
-    RY_ASSIGN(const auto list, search::advise(setting.job, setting.cost, setting.devices));
+    RY_ASSIGN(const auto list, search::advise(setting.job, setting.cost, setting.devices, !options.closed));
     RY_ASSIGN(const auto found, searched(options, setting, output));
     if (output.json) {
         OrderedJson rules = OrderedJson::array();

@@ -17,8 +17,9 @@ namespace {
 struct Rule {
     std::string text;
     std::string trigger;
-    Choice asked;
-    std::vector<std::string> notes;
+    Choice asked; ///< microBatches 1: as many as the batch makes
+    std::optional<DType> precision{};
+    std::vector<std::string> notes{};
 };
 
 std::string trimmed(double value) { return formatNumber(value, 3); }
@@ -28,7 +29,7 @@ Rule bySize(const spec::JobSpec &job, const predict::Machine &machine, int devic
 {
     const auto params = static_cast<double>(predict::paramsOf(predict::shapeOf(job.model)));
     Rule rule;
-    rule.trigger = formatCount(params) + " parameters";
+    rule.trigger = trimmed(params / 1e9) + " B parameters";
     rule.asked.micro = static_cast<std::int32_t>(job.batch.micro);
     if (params < 10e9) {
         rule.text = "Below 10 B parameters: data parallel only";
@@ -67,13 +68,13 @@ Rule byHardware(const spec::JobSpec &job, const predict::Machine &machine, int d
         rule.asked.pp = 4;
         rule.asked.tp = 2;
         rule.asked.dp = std::max(1, devices / 8);
-        rule.notes.push_back("precision.compute bf16");
+        rule.precision = DType::BF16;
     } else if (network > 100) {
         rule.text = "A network faster than 100 Gb/s: ZeRO 2, fp16, dp 8";
         rule.trigger = trimmed(network) + " Gb/s a device";
         rule.asked.zero = 2;
         rule.asked.dp = 8;
-        rule.notes.push_back("precision.compute fp16");
+        rule.precision = DType::F16;
     } else {
         rule.text = "Otherwise: ZeRO 1, fp32, 4 micro-batches accumulated";
         rule.trigger =
@@ -81,7 +82,7 @@ Rule byHardware(const spec::JobSpec &job, const predict::Machine &machine, int d
         rule.asked.zero = 1;
         rule.asked.dp = devices;
         rule.asked.microBatches = 4;
-        rule.notes.push_back("precision.compute fp32");
+        rule.precision = DType::F32;
     }
     return rule;
 }
@@ -89,6 +90,11 @@ Rule byHardware(const spec::JobSpec &job, const predict::Machine &machine, int d
 /// Why the choice is not one of the space; empty when it is.
 std::string refusalOf(const spec::JobSpec &job, const Choice &choice, int devices)
 {
+    const std::int64_t batch = static_cast<std::int64_t>(choice.dp) * choice.micro * choice.microBatches;
+    if (choice.microBatches > 1 && batch != job.batch.global)
+        return std::to_string(choice.microBatches) + " micro-batches of " + std::to_string(choice.micro)
+            + " on " + std::to_string(choice.dp) + " replicas make a batch of " + std::to_string(batch)
+            + ", the job's is " + std::to_string(job.batch.global);
     const std::int64_t world = static_cast<std::int64_t>(choice.dp) * choice.tp * choice.pp * choice.cp;
     if (world != devices)
         return "it takes " + std::to_string(world) + " of " + std::to_string(devices) + " devices";
@@ -111,12 +117,13 @@ std::string refusalOf(const spec::JobSpec &job, const Choice &choice, int device
     return {};
 }
 
-/// How far apart two layouts are: in doublings of each axis, then ZeRO's stage.
+/// How far a layout is from the one asked for: in doublings of each axis, then ZeRO's stage.
 double distance(const Choice &a, const Choice &b)
 {
     const auto doublings = [](double x, double y) { return std::abs(std::log2(x / y)); };
     return doublings(a.tp, b.tp) + doublings(a.pp, b.pp) + doublings(a.dp, b.dp) + doublings(a.cp, b.cp)
-        + 0.5 * std::abs(a.zero - b.zero) + 0.25 * doublings(a.micro, b.micro);
+        + 0.5 * std::abs(a.zero - b.zero) + 0.25 * doublings(a.micro, b.micro)
+        + (b.microBatches > 1 ? doublings(a.microBatches, b.microBatches) : 0);
 }
 
 /// The legal layout with the least distance: of those the first in the order of the space.
@@ -142,32 +149,61 @@ std::optional<Choice> nearestTo(const spec::JobSpec &job, const Choice &asked, i
 
 } // namespace
 
-Result<std::vector<Advice>> advise(const spec::JobSpec &job, const predict::CostModel &cost, int devices)
+namespace {
+
+/// The job as the rule has it.
+spec::JobSpec jobOf(const spec::JobSpec &job, const Advice &advice)
+{
+    spec::JobSpec other = jobOf(job, advice.nearest);
+    other.precision.compute = advice.precision;
+    if (other.precision.reduce != other.precision.grad && advice.precision != job.precision.compute)
+        other.precision.reduce = other.precision.grad; // not every type of sums goes with every other
+    return other;
+}
+
+Result<Advice> adviceOf(const Rule &rule, const spec::JobSpec &job, const predict::CostModel &cost, int devices,
+                        bool price)
+{
+    Advice advice;
+    advice.rule = rule.text;
+    advice.trigger = rule.trigger;
+    advice.asked = rule.asked;
+    advice.precision = rule.precision.value_or(job.precision.compute);
+    advice.notes = rule.notes;
+    advice.illegal = refusalOf(job, rule.asked, devices);
+    if (cost.peak(predict::precisionOf(advice.precision)) <= 0) {
+        advice.illegal += std::string(advice.illegal.empty() ? "" : "; ") + "this device does not compute in "
+            + nameOf(advice.precision);
+        advice.precision = job.precision.compute;
+    }
+    advice.nearest = rule.asked;
+    if (!advice.illegal.empty()) {
+        const auto nearest = nearestTo(job, rule.asked, devices);
+        advice.possible = nearest.has_value();
+        advice.nearest = nearest.value_or(Choice{});
+    } else {
+        advice.nearest.microBatches = static_cast<std::int32_t>(
+            job.batch.global / (static_cast<std::int64_t>(rule.asked.dp) * rule.asked.micro));
+    }
+    if (!advice.possible)
+        return advice;
+    const spec::JobSpec there = jobOf(job, advice);
+    RY_ASSIGN(advice.candidate, price ? search::price(there, cost) : weigh(there, cost));
+    if (advice.candidate.margin < 0)
+        advice.notes.push_back("does not fit: " + formatBytes(-advice.candidate.margin)
+                               + " more than is usable");
+    return advice;
+}
+
+} // namespace
+
+Result<std::vector<Advice>> advise(const spec::JobSpec &job, const predict::CostModel &cost, int devices,
+                                   bool price)
 {
     std::vector<Advice> list;
     for (const Rule &rule :
          {bySize(job, cost.machine(), devices), byHardware(job, cost.machine(), devices)}) {
-        Advice advice;
-        advice.rule = rule.text;
-        advice.trigger = rule.trigger;
-        advice.asked = rule.asked;
-        advice.notes = rule.notes;
-        advice.illegal = refusalOf(job, rule.asked, devices);
-        advice.nearest = rule.asked;
-        if (!advice.illegal.empty()) {
-            const auto nearest = nearestTo(job, rule.asked, devices);
-            advice.possible = nearest.has_value();
-            advice.nearest = nearest.value_or(Choice{});
-        } else {
-            advice.nearest.microBatches = static_cast<std::int32_t>(
-                job.batch.global / (static_cast<std::int64_t>(rule.asked.dp) * rule.asked.micro));
-        }
-        if (advice.possible) {
-            RY_ASSIGN(advice.candidate, weigh(jobOf(job, advice.nearest), cost));
-            if (advice.candidate.margin < 0)
-                advice.notes.push_back("does not fit: " + formatBytes(-advice.candidate.margin)
-                                       + " more than is usable");
-        }
+        RY_ASSIGN(Advice advice, adviceOf(rule, job, cost, devices, price));
         list.push_back(std::move(advice));
     }
     return list;
@@ -178,6 +214,7 @@ OrderedJson reportOf(const Advice &advice)
     OrderedJson json = {{"rule", advice.rule},
                         {"trigger", advice.trigger},
                         {"asked", textOf(advice.asked)},
+                        {"precision", nameOf(advice.precision)},
                         {"legal", advice.illegal.empty()},
                         {"illegal_because", advice.illegal}};
     json["nearest"] = advice.possible ? reportOf(advice.candidate) : OrderedJson(nullptr);

@@ -308,7 +308,7 @@ TEST(Search, ClosedMemoryIsNearThePrograms)
 
 TEST(Advise, RulesAsTheyStandAndTheNearestLegalLayout)
 {
-    const auto large = advise(largeJob(), costOf("dgx-a100-80x32"), 256);
+    const auto large = advise(largeJob(), costOf("dgx-a100-80x32"), 256, false);
     ASSERT_TRUE(large) << large.error().text();
     ASSERT_EQ(large->size(), 2U);
     EXPECT_EQ((*large)[0].asked.tp, 8);
@@ -319,20 +319,45 @@ TEST(Advise, RulesAsTheyStandAndTheNearestLegalLayout)
     EXPECT_TRUE((*large)[1].possible);
 
     spec::JobSpec small = smallJob();
-    const auto few = advise(small, costOf("dgx-h100"), 8);
+    const auto few = advise(small, costOf("dgx-h100"), 8, false);
     ASSERT_TRUE(few);
     EXPECT_EQ((*few)[0].asked.dp, 8);
     EXPECT_TRUE((*few)[0].illegal.empty());
+    EXPECT_EQ((*few)[0].precision, DType::BF16) << "the job's";
 
     // ZeRO 3 with pp 4: the rule for small memories contradicts itself here.
     predict::Machine machine = costOf("dgx-h100").machine();
     machine.memoryBytes = 16e9;
-    const auto tight = advise(small, predict::CostModel(machine, costOf("dgx-h100").constants()), 8);
+    const auto tight = advise(small, predict::CostModel(machine, costOf("dgx-h100").constants()), 8, true);
     ASSERT_TRUE(tight);
     EXPECT_EQ((*tight)[1].asked.zero, 3);
     EXPECT_NE((*tight)[1].illegal.find("pipeline"), std::string::npos);
     EXPECT_TRUE((*tight)[1].possible);
     EXPECT_TRUE((*tight)[1].nearest.pp == 1 || (*tight)[1].nearest.zero <= 1);
+    EXPECT_TRUE((*tight)[1].candidate.priced);
+    EXPECT_EQ((*tight)[1].precision, DType::BF16);
+
+    // Otherwise: ZeRO 1, fp32, 4 micro-batches, which on 8 replicas of 2 sequences are 64.
+    machine = costOf("dgx-h100").machine();
+    machine.networkBandwidth = 10e9 / 8;
+    const predict::CostModel slow(machine, costOf("dgx-h100").constants());
+    small.batch.micro = 2;
+    small.batch.global = 64;
+    const auto plain = advise(small, slow, 8, false);
+    ASSERT_TRUE(plain);
+    EXPECT_TRUE((*plain)[1].illegal.empty()) << (*plain)[1].illegal;
+    EXPECT_EQ((*plain)[1].nearest.microBatches, 4);
+    EXPECT_EQ((*plain)[1].precision, DType::F32);
+    small.precision.compute = DType::F32;
+    const auto wide = weigh(jobOf(small, (*plain)[1].nearest), slow);
+    ASSERT_TRUE(wide);
+    EXPECT_EQ((*plain)[1].candidate.time.seconds, wide->time.seconds) << "in the rule's precision";
+    small.batch.global = 32;
+    const auto half = advise(small, slow, 8, false);
+    ASSERT_TRUE(half);
+    EXPECT_NE((*half)[1].illegal.find("batch of 64"), std::string::npos) << (*half)[1].illegal;
+    EXPECT_EQ((*half)[1].nearest.microBatches, 4);
+    EXPECT_EQ((*half)[1].nearest.micro, 1);
 }
 
 } // namespace
