@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/predict/shape.h"
 
+#include "engine/spec/model_presets.h"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -38,6 +40,14 @@ Shape llama(const char *name, std::int64_t layers, std::int64_t hidden, std::int
     s.tied = false;
     s.biases = false;
     s.positions = false;
+    return s;
+}
+
+/// One that a job can have by name.
+Shape preset(const char *name, const char *id)
+{
+    Shape s = shapeOf(spec::findModelPreset(id)->model);
+    s.name = name;
     return s;
 }
 
@@ -92,8 +102,8 @@ const std::vector<Shape> &models()
     static const std::vector<Shape> all = {
         gpt("gpt3 5b", 24, 4096, 32, 2048, 51200),
         gpt("gpt3 20b", 44, 6144, 48, 2048, 51200),
-        gpt("gpt3 175b", 96, 12288, 96, 2048, 51200),
-        gpt("gpt 175b", 96, 12288, 96, 2048, 51200),
+        preset("gpt3 175b", "gpt3-175b"),
+        preset("gpt 175b", "gpt3-175b"),
         gpt("gpt 530b", 105, 20480, 128, 2048, 51200),
         gpt("mt nlg 530b", 105, 20480, 128, 2048, 51200),
         gpt("gpt 1t", 128, 25600, 160, 2048, 51200),
@@ -109,22 +119,22 @@ const std::vector<Shape> &models()
         gpt("mpt 13b", 40, 5120, 40, 2048, 50368),
         gpt("mpt 30b", 48, 7168, 56, 2048, 50368),
         gpt("mpt 70b", 64, 10240, 80, 2048, 50368),
-        llama("llama 7b", 32, 4096, 32, 32, 11008, 2048, 32000),
-        llama("llama 13b", 40, 5120, 40, 40, 13824, 2048, 32000),
+        preset("llama 7b", "llama-7b"),
+        preset("llama 13b", "llama-13b"),
         llama("llama 33b", 60, 6656, 52, 52, 17920, 2048, 32000),
         llama("llama 65b", 80, 8192, 64, 64, 22016, 2048, 32000),
-        llama("llama 70b", 80, 8192, 64, 8, 28672, 4096, 32000),
+        preset("llama 70b", "llama-2-70b"),
         llama("llama2 7b", 32, 4096, 32, 32, 11008, 4096, 32000),
         llama("llama2 13b", 40, 5120, 40, 40, 13824, 4096, 32000),
         llama("llama2 34b", 48, 8192, 64, 8, 22016, 4096, 32000),
-        llama("llama2 70b", 80, 8192, 64, 8, 28672, 4096, 32000),
-        llama("llama3 8b", 32, 4096, 32, 8, 14336, 8192, 128256),
-        llama("llama3.1 8b", 32, 4096, 32, 8, 14336, 8192, 128256),
-        llama("llama3 70b", 80, 8192, 64, 8, 28672, 8192, 128256),
-        llama("llama3.1 70b", 80, 8192, 64, 8, 28672, 8192, 128256),
-        llama("llama3 405b", 126, 16384, 128, 8, 53248, 8192, 128256),
-        llama("llama3.1 405b", 126, 16384, 128, 8, 53248, 8192, 128256),
-        tied(llama("llama3.2 1b", 16, 2048, 32, 8, 8192, 8192, 128256)),
+        preset("llama2 70b", "llama-2-70b"),
+        preset("llama3 8b", "llama-3-8b"),
+        preset("llama3.1 8b", "llama-3-8b"),
+        preset("llama3 70b", "llama-3-70b"),
+        preset("llama3.1 70b", "llama-3-70b"),
+        preset("llama3 405b", "llama-3.1-405b"),
+        preset("llama3.1 405b", "llama-3.1-405b"),
+        preset("llama3.2 1b", "llama-3.2-1b"),
         tied(llama("llama3.2 3b", 28, 3072, 24, 8, 8192, 8192, 128256)),
         llama("mistral 7b", 32, 4096, 32, 8, 14336, 4096, 32000),
         tied(llama("smollm 1.7b", 24, 2048, 32, 32, 8192, 2048, 49152)),

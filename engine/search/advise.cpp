@@ -161,8 +161,8 @@ spec::JobSpec jobOf(const spec::JobSpec &job, const Advice &advice)
     return other;
 }
 
-Result<Advice> adviceOf(const Rule &rule, const spec::JobSpec &job, const predict::CostModel &cost, int devices,
-                        bool price)
+Result<Advice> adviceOf(const Rule &rule, const spec::JobSpec &job, const predict::CostModel &cost,
+                        int devices, bool price)
 {
     Advice advice;
     advice.rule = rule.text;

@@ -10,13 +10,13 @@ namespace rankyard::search {
 struct Advice {
     std::string
         rule; ///< as textbooks have it: "10–100 B parameters: tensor parallel up to the GPUs of a node, data parallel"
-    std::string trigger; ///< "13.0 B parameters"
-    Choice asked;        ///< the rule's layout, to the letter
+    std::string trigger;          ///< "13.0 B parameters"
+    Choice asked;                 ///< the rule's layout, to the letter
     DType precision = DType::F32; ///< that it computes in: the job's where the rule says nothing
-    std::string illegal;   ///< why it cannot run here; empty: it can
-    Choice nearest;        ///< the nearest legal layout; `asked` when that is legal
-    bool possible = true;  ///< there is one
-    Candidate candidate{}; ///< what `nearest` costs, in that precision
+    std::string illegal;          ///< why it cannot run here; empty: it can
+    Choice nearest;               ///< the nearest legal layout; `asked` when that is legal
+    bool possible = true;         ///< there is one
+    Candidate candidate{};        ///< what `nearest` costs, in that precision
     std::vector<std::string> notes{};
 };
 
