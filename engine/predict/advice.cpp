@@ -175,6 +175,20 @@ void addMemory(const Ground &ground, Verdict &verdict)
     verdict.problems.push_back(std::move(problem));
 }
 
+void addHostMemory(const Ground &ground, Verdict &verdict)
+{
+    if (verdict.hostCapacity <= 0 || verdict.hostUsed <= verdict.hostCapacity)
+        return;
+    Problem problem{Severity::Error, "offload.optimizer", {}, {}};
+    problem.text = "the ranks of a node keep " + formatBytes(static_cast<double>(verdict.hostUsed))
+        + " in its memory, and there are " + formatBytes(static_cast<double>(verdict.hostCapacity));
+    if (ground.job.zero.stage == 0)
+        append(problem.fixes, ifLegal(ground, {set("zero.stage", 1)}, "ZeRO 1"));
+    append(problem.fixes,
+           ifLegal(ground, {"offload.optimizer=\"none\"", "offload.params=\"none\""}, "no offload"));
+    verdict.problems.push_back(std::move(problem));
+}
+
 void addBetter(const Ground &ground, Verdict &verdict)
 {
     const spec::JobSpec &job = ground.job;
@@ -215,6 +229,7 @@ void addAdvice(const Ground &ground, Verdict &verdict)
 {
     addPlaces(ground, verdict);
     addMemory(ground, verdict);
+    addHostMemory(ground, verdict);
     addIslands(ground, verdict);
     addBetter(ground, verdict);
     std::stable_sort(verdict.problems.begin(), verdict.problems.end(),

@@ -11,8 +11,11 @@ Capacity capacityOf(double gpuBytes)
 
 Capacity capacityOf(const Machine &machine)
 {
-    if (!machine.device.empty())
-        return capacityOf(machine.memoryBytes);
+    if (!machine.device.empty()) {
+        Capacity capacity = capacityOf(machine.memoryBytes);
+        capacity.host = machine.hostBytes;
+        return capacity;
+    }
     return {machine.memoryBytes, 0, 0, 0.04 * machine.memoryBytes};
 }
 

@@ -11,6 +11,8 @@ struct Capacity {
     double context = 0;       ///< driver and kernels
     double communicators = 0; ///< buffers of the communication library
     double headroom = 0;      ///< for what kernels allocate inside, and for what nobody knows
+    double host =
+        0; ///< of the host's memory, what a device's rank may take; 0: not known, or the same as `bytes`
     double usable() const { return bytes - context - communicators - headroom; }
 };
 

@@ -255,6 +255,7 @@ Result<Machine> machineOf(const cluster::Cluster &cluster, Ranks ranks)
         : gpu->linkBandwidth > 0 && !node.bonds.empty() ? gpu->linkBandwidth
                                                         : node.pcieBandwidth / 2;
     machine.hostBandwidth = node.pcieBandwidth;
+    machine.hostBytes = node.hostBytes() / perNode;
     machine.networkBandwidth = networkBandwidthOf(cluster, perNode);
     return machine;
 }

@@ -32,6 +32,7 @@ struct Machine {
     double islandBandwidth = 0;
     double networkBandwidth = 0; ///< of one device's share of its node's cards
     double hostBandwidth = 0;    ///< of a device to its host's memory
+    double hostBytes = 0;        ///< of that memory, a device's share
     // Of ranks on cores:
     bool cooperative = false; ///< transfers advance on the thread that computes, not beside it
     double ranksPerCore = 1;  ///< above 1: they take turns

@@ -65,6 +65,28 @@ void addRoom(const Ground &ground, const plan::RankGrid &grid, Verdict &verdict)
         memory.used += memory.context;
 }
 
+/// Host memory of nodes with GPUs: what their ranks keep there adds up.
+void addHost(const Ground &ground, const plan::RankGrid &grid, Verdict &verdict)
+{
+    verdict.hostUsed = verdict.hostCapacity = 0;
+    if (ground.slots.kind() != cluster::DeviceKind::Gpu || !ground.placed())
+        return;
+    std::map<int, std::int64_t> used; // by node
+    for (int rank = 0; rank < grid.world(); ++rank) {
+        const StageMemory &stage = verdict.stages[at(grid.role(rank).stage)];
+        used[ground.slots.place(rank).node] +=
+            stage.report.bytes[at(static_cast<int>(plan::MemoryKind::Host))];
+    }
+    for (const auto &[node, bytes] : used) {
+        const int type = ground.slots.place(ground.slots.firstOf(node)).type;
+        const auto capacity = static_cast<std::int64_t>(ground.cluster.types[at(type)].hostBytes());
+        if (verdict.hostCapacity == 0 || bytes - capacity > verdict.hostUsed - verdict.hostCapacity) {
+            verdict.hostUsed = bytes;
+            verdict.hostCapacity = capacity;
+        }
+    }
+}
+
 plan::MemoryReport reportOf(const ClosedMemory &closed)
 {
     using plan::MemoryKind;
@@ -98,6 +120,7 @@ void addStages(const Ground &ground, std::vector<plan::MemoryReport> reports, Ve
         verdict.stages.push_back(std::move(memory));
     }
     addRoom(ground, grid, verdict);
+    addHost(ground, grid, verdict);
 }
 
 } // namespace
@@ -259,6 +282,8 @@ void conclude(const Ground &ground, Depth depth, Verdict &verdict)
         if (verdict.answer != Verdict::Answer::Fits)
             break;
     }
+    if (verdict.hostCapacity > 0 && verdict.hostUsed > verdict.hostCapacity)
+        verdict.answer = Verdict::Answer::DoesNotFit;
     addFigures(ground, verdict);
     addAdvice(ground, verdict);
 }

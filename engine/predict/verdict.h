@@ -82,7 +82,10 @@ struct Verdict {
     Basis basis = Basis::Shares;
     std::vector<StageMemory> stages;
     std::vector<Flow> flows;
-    double bubble = 0; ///< share of the step, mean over stages
+    std::int64_t hostUsed =
+        0; ///< what the ranks of the fullest node keep in its memory, where they run on GPUs
+    std::int64_t hostCapacity = 0; ///< of that node; 0: not known
+    double bubble = 0;             ///< share of the step, mean over stages
     std::optional<JobTime>
         time; ///< in closed form, settled with the time line once that is there; none with Basis::Shares
     Depth depth = Depth::Whole;

@@ -218,7 +218,8 @@ private:
     std::map<std::tuple<int, int, bool>, predict::PeakStages> m_stages;
 };
 
-constexpr const char *tooLarge = "does not fit the device's memory";
+constexpr const char *noRoom = "does not fit the device's memory";
+constexpr const char *noHostRoom = "does not fit the host's memory";
 constexpr double weighing = 0.1; ///< of the work, when the best are priced
 
 class Search
@@ -269,7 +270,7 @@ void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories
     const predict::UnitTimes unit = predict::unitTimes(m_cost, m_shape, micro, cut.recompute);
     const double usable = m_scales.capacity().usable();
     std::size_t place = 0;
-    std::int64_t refused = 0;
+    std::int64_t refused = 0, onHost = 0;
     Choice before; // layouts that differ in what follows the stages come one after the other
     const predict::PeakStages *peaks = nullptr;
     forEachLayout(m_job, m_options.devices, cut, share.rejected, [&](const Choice &choice) {
@@ -280,7 +281,8 @@ void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories
         }
         Weighed weighed{m_scales.memory(choice, unit, memory, *peaks), {index, place++}};
         const bool fits = weighed.candidate.margin >= 0;
-        refused += fits ? 0 : 1;
+        if (!fits)
+            ++(weighed.candidate.bytes > usable ? refused : onHost);
         if (weighed.candidate.bytes > 1.5 * usable)
             return;
         m_scales.time(weighed.candidate, unit);
@@ -290,7 +292,9 @@ void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories
     });
     share.evaluated += static_cast<std::int64_t>(place);
     if (refused > 0)
-        share.rejected[tooLarge] += refused;
+        share.rejected[noRoom] += refused;
+    if (onHost > 0)
+        share.rejected[noHostRoom] += onHost;
 }
 
 bool faster(const Candidate &a, const Candidate &b) { return a.time.seconds < b.time.seconds; }
@@ -319,9 +323,12 @@ void Search::chooseNear(Outcome &outcome, const Share &all) const
     std::erase_if(outcome.near, [&](const Candidate &candidate) { return candidate.time.seconds >= best; });
     std::stable_sort(outcome.near.begin(), outcome.near.end(), faster);
     outcome.near.resize(std::min(outcome.near.size(), m_top));
-    for (Candidate &candidate : outcome.near)
-        candidate.why = formatBytes(candidate.bytes) + " on stage " + std::to_string(candidate.stage) + ", "
-            + formatBytes(-candidate.margin) + " more than is usable";
+    for (Candidate &candidate : outcome.near) {
+        const bool device = candidate.bytes > outcome.capacity.usable();
+        candidate.why = formatBytes(device ? candidate.bytes : candidate.hostBytes)
+            + (device ? " on stage " + std::to_string(candidate.stage) : std::string(" of host memory"))
+            + ", " + formatBytes(-candidate.margin) + " more than is usable";
+    }
 }
 
 /// Prices the best until `top` of them are known to fit.
@@ -341,7 +348,8 @@ void Search::choose(Outcome &outcome, const Share &all) const
             if (m_options.stop.stop_requested())
                 break;
             if (!priced || !fits) {
-                ++outcome.rejected[priced ? tooLarge : priced.error().what];
+                const bool device = candidate.bytes > m_scales.capacity().usable();
+                ++outcome.rejected[!priced ? priced.error().what : device ? noRoom : noHostRoom];
                 if (priced)
                     outcome.near.push_back(candidate);
                 continue;

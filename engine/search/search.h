@@ -50,7 +50,7 @@ struct Candidate {
     double bytes = 0;       ///< peak of the fullest rank on its device
     double hostBytes = 0;
     int stage = 0;     ///< where that peak is
-    double margin = 0; ///< usable bytes that are left; negative: does not fit
+    double margin = 0; ///< usable bytes that are left; negative: does not fit, there or in the host's memory
     double mfu = 0;
     bool priced = false; ///< by its programs: bytes and seconds are theirs
     std::string why;     ///< what bounds it, in words

@@ -34,7 +34,7 @@ spec::JobSpec jobOf(const spec::JobSpec &job, const Choice &choice)
     other.recompute.mode = predict::nameOf(choice.recompute);
     other.recompute.every = 1;
     other.recompute.ratio.reset();
-    other.offload.optimizer = choice.offloadOptimizer ? "host" : "none";
+    other.offload.optimizer = choice.offloadOptimizer ? "cpu" : "none";
     other.offload.params = "none";
     return other;
 }
@@ -69,7 +69,7 @@ std::vector<std::pair<const char *, Json>> keysOf(const Choice &choice)
             {"zero.stage", choice.zero},
             {"batch.micro", choice.micro},
             {"recompute.mode", predict::nameOf(choice.recompute)},
-            {"offload.optimizer", choice.offloadOptimizer ? "host" : "none"}};
+            {"offload.optimizer", choice.offloadOptimizer ? "cpu" : "none"}};
 }
 
 std::vector<Change> changesOf(const Choice &from, const Choice &to)
@@ -142,8 +142,16 @@ Candidate Scales::memory(const Choice &choice, const predict::UnitTimes &unit,
     candidate.bytes = peak.peak();
     candidate.hostBytes = peak.memory.host;
     candidate.stage = peak.stage;
-    candidate.margin = m_capacity.usable() - candidate.bytes;
+    setMargin(candidate);
     return candidate;
+}
+
+void Scales::setMargin(Candidate &candidate) const
+{
+    candidate.margin = m_capacity.usable() - candidate.bytes;
+    const double host = m_capacity.host - candidate.hostBytes;
+    if (m_capacity.host > 0 && host < 0)
+        candidate.margin = std::min(candidate.margin, host);
 }
 
 /// Gradients down and parameters up over the host link, and the host's update (28 bytes a parameter). 25 GB/s: what PCIe 4 x16
@@ -191,7 +199,7 @@ Status Scales::priceMemory(Candidate &candidate, const std::stop_token &stop) co
         candidate.hostBytes = std::max(candidate.hostBytes, host);
     }
     candidate.bytes = most;
-    candidate.margin = m_capacity.usable() - most;
+    setMargin(candidate);
     return {};
 }
 

@@ -25,6 +25,7 @@ public:
     std::string reason(const Candidate &candidate) const;
 
 private:
+    void setMargin(Candidate &candidate) const;
     double offloadSeconds(const Choice &choice, const predict::UnitTimes &unit) const;
 
     const spec::JobSpec &m_job;

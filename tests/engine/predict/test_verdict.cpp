@@ -246,6 +246,42 @@ TEST(Verdict, TooFewPlacesAndIdleOnes)
 }
 
 // What is offered where memory is short does fit when it is taken.
+// 16-bit weights of 7 B with their states on the host: 12 bytes a parameter, whole on each of 8 ranks, are more than a node has.
+TEST(Verdict, HostMemoryIsCountedByNode)
+{
+    const std::vector<std::string> base = {"model.layers=32",
+                                           "model.hidden=4096",
+                                           "model.heads=32",
+                                           "model.ffn=16384",
+                                           "model.vocab=50304",
+                                           "model.seq=512",
+                                           "layout.dp=8",
+                                           "batch.global=8",
+                                           "batch.micro=1",
+                                           "zero.stage=0",
+                                           "recompute.mode=\"full\"",
+                                           "precision.compute=\"bf16\"",
+                                           "offload.optimizer=\"cpu\""};
+    Design d = design(base, "dgx-h200");
+    const double states = 12.0 * d.verdict.figure("parameters")->value;
+    EXPECT_GE(static_cast<double>(d.verdict.hostUsed), 8 * states);
+    EXPECT_LE(static_cast<double>(d.verdict.hostUsed), 1.03 * 8 * states) << "and what is on its way";
+    EXPECT_EQ(d.verdict.hostCapacity, static_cast<std::int64_t>(d.cluster.types[0].hostBytes()));
+    EXPECT_EQ(d.verdict.answer, Verdict::Answer::Fits) << "2 TiB";
+    // A node with half a terabyte.
+    for (cluster::Device &device : d.cluster.types[0].devices)
+        device.bytes *= device.kind == cluster::DeviceKind::Numa ? 0.25 : 1;
+    const Verdict small = judge(d.job, d.cluster, d.document);
+    EXPECT_EQ(small.answer, Verdict::Answer::DoesNotFit);
+    const Problem *problem = problemAt(small, "offload.optimizer");
+    ASSERT_TRUE(problem);
+    ASSERT_FALSE(problem->fixes.empty());
+    const auto fixed = readDesign(changed(d.document, problem->fixes[0].changes));
+    ASSERT_TRUE(fixed);
+    EXPECT_LE(judge(*fixed, d.cluster, d.document).hostUsed, small.hostCapacity)
+        << "ZeRO 1 divides them by 8";
+}
+
 TEST(Verdict, OfferedWaysOutFit)
 {
     const Design d = design({"model.layers=8", "model.hidden=4096", "model.heads=32", "model.seq=1024",

@@ -123,6 +123,48 @@ TEST(Space, HasTheLayoutsThatThePlannerTakes)
     EXPECT_GT(ours.size(), 100U);
 }
 
+/// What the search chooses is a job as files have it, also with states on the host.
+TEST(Space, LayoutsAreJobsThatCanBeRead)
+{
+    spec::JobSpec job = smallJob();
+    job.data.train = "corpus";
+    int offloaded = 0;
+    for (const Choice &choice : allOf(job, 6)) {
+        const auto read = spec::readJob(Json(spec::writeJob(jobOf(job, choice))), "choice");
+        ASSERT_TRUE(read) << textOf(choice) << ": " << read.error().text();
+        Choice again = choiceOf(*read);
+        EXPECT_EQ(again, choice) << textOf(choice);
+        offloaded += choice.offloadOptimizer ? 1 : 0;
+    }
+    EXPECT_GT(offloaded, 10);
+}
+
+/// States on the host of a node that has little memory: refused for that, and by that name.
+TEST(Search, HostMemoryIsCounted)
+{
+    predict::Machine machine = costOf("dgx-a100-40").machine();
+    const predict::Calibration constants = costOf("dgx-a100-40").constants();
+    spec::JobSpec job = smallJob();
+    job.model.hidden = 4096;
+    job.model.heads = 32;
+    job.model.kvHeads.reset();
+    job.model.layers = 24;
+    Options options;
+    options.devices = 8;
+    options.price = false;
+    const auto plenty = search(job, predict::CostModel(machine, constants), options);
+    machine.hostBytes = 8e9;
+    const auto little = search(job, predict::CostModel(machine, constants), options);
+    ASSERT_TRUE(plenty);
+    ASSERT_TRUE(little);
+    EXPECT_FALSE(plenty->rejected.contains("does not fit the host's memory"));
+    EXPECT_GT(little->rejected.at("does not fit the host's memory"), 0);
+    for (const auto *list : {&little->best, &little->pareto}) {
+        for (const Candidate &candidate : *list)
+            EXPECT_LE(candidate.hostBytes, 8e9) << textOf(candidate.choice);
+    }
+}
+
 TEST(Search, SameAnswerOnAnyNumberOfThreads)
 {
     const predict::CostModel cost = costOf("dgx-h100x4");
