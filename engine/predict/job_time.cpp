@@ -41,7 +41,7 @@ Micro microOf(const spec::JobSpec &job)
     micro.tp = job.layout.tp;
     micro.cp = job.layout.cp;
     micro.sequenceParallel = job.layout.sequenceParallel;
-    micro.leanRecompute = true;
+    micro.ours = true;
     micro.precision = precisionOf(job.precision.compute);
     return micro;
 }
@@ -57,6 +57,7 @@ Layout layoutOf(const spec::JobSpec &job)
     layout.zero = static_cast<int>(job.zero.stage);
     layout.shard = static_cast<int>(job.zero.shard);
     layout.microBatches = static_cast<int>(job.microBatches());
+    layout.scatterEach = true;
     layout.overlapGrads = job.comm.overlapGrads;
     layout.overlapParams = job.comm.overlapParams;
     layout.gradBytes = static_cast<double>(bytesOf(job.precision.reduce));

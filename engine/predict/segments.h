@@ -16,8 +16,9 @@ struct Micro {
     std::int64_t ep = 1;
     bool sequenceParallel = false;
     bool fusedAttention = true;
-    bool leanRecompute =
-        false; ///< full recomputation leaves out what only the next layer needs: down and the second join
+    /// As our own programs have it: full recomputation leaves out what only the next layer needs (down and the second join), "attention"
+    /// recomputes norms and activations as well, sequence parallelism gathers the inputs of qkv and up again for their weights.
+    bool ours = false;
     bool frozen = false; ///< only adapters are trained: no gradients of weights
     Precision precision = Precision::Bf16;
     bool operator==(const Micro &) const = default;

@@ -145,12 +145,14 @@ double recomputeSeconds(const CostModel &cost, const Local &local, Recompute rec
     if (recompute == Recompute::Full)
         return forward
             - (lean ? again(UnitKind::Mlp, Segment::Down) + again(UnitKind::Mlp, Segment::Join) : 0);
+    // Our "attention" drops what "selective" drops, and the core's output; others' drops the core alone (Korthikanti et al. 2022).
+    double seconds = 0;
     if (recompute == Recompute::Attention)
-        return again(UnitKind::Attention, Segment::Core);
-    if (recompute == Recompute::Selective)
-        return again(UnitKind::Attention, Segment::Norm) + again(UnitKind::Mlp, Segment::Norm)
+        seconds += again(UnitKind::Attention, Segment::Core);
+    if (recompute == Recompute::Selective || (recompute == Recompute::Attention && lean))
+        seconds += again(UnitKind::Attention, Segment::Norm) + again(UnitKind::Mlp, Segment::Norm)
             + again(UnitKind::Mlp, Segment::Act);
-    return 0;
+    return seconds;
 }
 
 void countParams(UnitTimes &unit, const Shape &shape, const Micro &micro)
@@ -204,19 +206,22 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
     UnitTimes unit = unitSizes(shape, micro);
     const double host = c.host * kernels;
     const double transfers = tensorSeconds(cost, shape, micro, local);
-    const double shown = transfers * (1 - c.hideTensor);
+    // Our programs gather the inputs of qkv and up again for their weights, and nothing runs beside those transfers.
+    const bool gathers = micro.sequenceParallel && micro.ours;
+    const double shown = transfers * (1 - (gathers ? 0 : c.hideTensor));
+    const double backward = gathers ? 1.5 : micro.sequenceParallel ? 1.25 : 1; // of a forward's transfers
     const double again =
-        recomputeSeconds(cost, local, recompute, layer.forward, micro.leanRecompute && !shape.sparse());
+        recomputeSeconds(cost, local, recompute, layer.forward, micro.ours && !shape.sparse());
     const bool full = recompute == Recompute::Full;
-    const double twice = micro.leanRecompute ? 0.5 : 1; // of a forward's two transfers
+    const double twice = micro.ours ? 0.5 : 1; // of a forward's two transfers
     unit.forward = withHost(layer.forward, host) + shown;
-    unit.backwardInput = withHost(layer.input, host) + shown * (micro.sequenceParallel ? 1.25 : 1);
+    unit.backwardInput = withHost(layer.input, host) + shown * backward;
     unit.backwardWeight = withHost(layer.weight, host / 2);
     unit.recompute = full ? withHost(again, host) + shown * twice : again;
     unit.launches = withHost(layer.forward, host) - layer.forward + withHost(layer.input, host) - layer.input
         + withHost(layer.weight, host / 2) - layer.weight + (full ? withHost(again, host) - again : 0);
     unit.parts = !full;
-    unit.exposedTensor = shown * ((micro.sequenceParallel ? 2.25 : 2) + (full ? twice : 0));
+    unit.exposedTensor = shown * (1 + backward + (full ? twice : 0));
     unit.embedding =
         segmentSeconds(cost, local, OpKind::Forward, UnitKind::Embedding, Segment::Lookup, local.tokens)
         + segmentSeconds(cost, local, OpKind::BackwardWeight, UnitKind::Embedding, Segment::Lookup,
@@ -373,7 +378,8 @@ DataTimes dataTimes(const CostModel &cost, const UnitTimes &unit, const Layout &
     const double scatter = ring(cost, layout.gradBytes * params, ranks, perIsland, buckets);
     const double gather =
         layout.zero > 0 ? ring(cost, layout.paramBytes * params, ranks, perIsland, buckets) : scatter;
-    add(scatter + (layout.zero > 0 ? 0 : gather), longer * backward, layout.overlapGrads);
+    const double times_ = layout.scatterEach && layout.zero == 2 ? layout.microBatches : 1;
+    add(times_ * scatter + (layout.zero > 0 ? 0 : gather), times_ * longer * backward, layout.overlapGrads);
     if (layout.zero > 0)
         add(gather, longer * forward, layout.overlapParams);
     return times;

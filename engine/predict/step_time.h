@@ -57,7 +57,8 @@ struct Layout {
     int microBatches = 1;
     bool overlapGrads = true;
     bool overlapParams = true;
-    double gradBytes = 4; ///< of one gradient on the wire
+    bool scatterEach = false; ///< ZeRO 2 reduces for each micro-batch, as our programs do, not once a step
+    double gradBytes = 4;     ///< of one gradient on the wire
     double paramBytes = 2;
     bool evenEnds = false; ///< embedding and head count as a layer each where stages are cut
     bool scatterSends =

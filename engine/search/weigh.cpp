@@ -114,6 +114,7 @@ predict::Layout layoutOf(const spec::JobSpec &job, const Choice &choice)
     layout.schedule = choice.schedule;
     layout.zero = choice.zero;
     layout.microBatches = choice.microBatches;
+    layout.scatterEach = true;
     layout.overlapGrads = job.comm.overlapGrads;
     layout.overlapParams = job.comm.overlapParams;
     layout.gradBytes = static_cast<double>(bytesOf(job.precision.reduce));

@@ -138,7 +138,7 @@ spec::JobSpec job(std::int64_t dp, std::int64_t tp, std::int64_t pp)
 /// What of the closed form a program knows: not the host's launches, the step's fixed cost, stragglers.
 double programSeconds(const CostModel &cost, const spec::JobSpec &spec)
 {
-    const auto plan = plan::makePlan(spec);
+    const auto plan = plan::makePlan(spec, plan::PlanDepth::Ordered);
     EXPECT_TRUE(plan) << plan.error().text();
     const auto line = plan::simulate(*plan, plan::ProgramKind::Train, durationsOf(cost, spec));
     EXPECT_TRUE(line) << line.error().text();
@@ -172,6 +172,14 @@ TEST(Durations, ProgramAndClosedFormAreOneCostModel)
         EXPECT_GT(again, 1.1 * program) << dp << tp << pp;
         std::printf("  full recompute: ratio %.3f\n", jobTime(cost, spec).step.seconds / again);
         EXPECT_NEAR(jobTime(cost, spec).step.seconds / again, 1, 0.02) << dp << tp << pp;
+        spec.recompute.mode = "attention";
+        EXPECT_NEAR(jobTime(cost, spec).step.seconds / programSeconds(cost, spec), 1, 0.03) << dp << tp << pp;
+        spec.recompute.mode = "none";
+        spec.layout.sequenceParallel = tp > 1;
+        EXPECT_NEAR(jobTime(cost, spec).step.seconds / programSeconds(cost, spec), 1, 0.03) << dp << tp << pp;
+        spec.layout.sequenceParallel = false;
+        spec.zero.stage = pp == 1 && dp > 1 ? 2 : 0;
+        EXPECT_NEAR(jobTime(cost, spec).step.seconds / programSeconds(cost, spec), 1, 0.03) << dp << tp << pp;
     }
 }
 

@@ -346,6 +346,7 @@ TEST(Search, ClosedMemoryIsNearThePrograms)
         at(time, 1));
     EXPECT_LT(at(memory, 0.5), 0.02);
     EXPECT_LT(at(memory, 0.9), 0.10);
+    EXPECT_LT(at(time, 0.5), 0.08); // what is far off are long context rings over nodes
 }
 
 TEST(Advise, RulesAsTheyStandAndTheNearestLegalLayout)
