@@ -50,6 +50,16 @@ public:
             out = value->get<std::string>();
     }
 
+    /// Any whole number of 64 bits with its sign.
+    void getSigned(const Json &object, const std::string &path, const char *key, std::int64_t &out)
+    {
+        const Json *value = member(object, path, key);
+        if (value && value->is_number_integer() && !value->is_number_unsigned())
+            out = value->get<std::int64_t>();
+        else
+            get(object, path, key, out);
+    }
+
     /// Whole numbers from 0 to 2^63 − 1.
     void get(const Json &object, const std::string &path, const char *key, std::int64_t &out)
     {
@@ -149,7 +159,7 @@ void readScalars(Reader &reader, const Json &json, Manifest &m)
     if (const Json *scaler = reader.member(json, "", "scaler")) {
         reader.get(*scaler, "scaler", "scale", m.scaler.scale);
         reader.get(*scaler, "scaler", "good_steps", m.scaler.goodSteps);
-        reader.get(*scaler, "scaler", "hysteresis", m.scaler.hysteresis);
+        reader.getSigned(*scaler, "scaler", "hysteresis", m.scaler.hysteresis);
     }
     if (const Json *data = reader.member(json, "", "data")) {
         reader.get(*data, "data", "fingerprint", m.dataFingerprint);

@@ -51,7 +51,8 @@ struct SavedLayout {
 struct ScalerState {
     double scale = 1;
     std::int64_t goodSteps = 0; ///< steps since the last overflow or growth
-    std::int64_t hysteresis = 0;
+    std::int64_t hysteresis =
+        0; ///< what is left; below 0 after more overflows (Megatron-LM's rule counts on)
 
     bool operator==(const ScalerState &) const = default;
 };

@@ -64,8 +64,15 @@ void addErrors(const RankStorage &storage, const plan::StepProgram &program, std
         const plan::Bucket &bucket = program.buckets[index];
         if (bucket.error == plan::none)
             continue;
-        const int replica =
-            grid.indexIn(storage.rank, program.groups[static_cast<std::size_t>(bucket.group)]);
+        // Number of the rank among all that have this bucket: with shards in blocks the block's first place is not the first.
+        const auto indexIn = [&](plan::GroupId group) {
+            return group == plan::none
+                ? 0
+                : grid.indexIn(storage.rank, program.groups[static_cast<std::size_t>(group)]);
+        };
+        const int blockSize =
+            bucket.group == plan::none ? 1 : program.groups[static_cast<std::size_t>(bucket.group)].size;
+        const int replica = indexIn(bucket.replicas) * blockSize + indexIn(bucket.group);
         const DType dtype = program.buffer(bucket.error).dtype;
         std::byte *base = storage.arenas->address(program, bucket.error);
         for (const plan::ShardRange &range :

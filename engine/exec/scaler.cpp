@@ -45,7 +45,8 @@ Status LossScaler::update(bool overflow)
 
 void LossScaler::grow()
 {
-    m_scale *= 2;
+    if (std::isfinite(m_scale * 2)) // half of infinity would never come back
+        m_scale *= 2;
     if (m_max > 0)
         m_scale = std::min(m_scale, m_max);
 }

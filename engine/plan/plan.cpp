@@ -30,7 +30,36 @@ Status checkFeatures(const spec::JobSpec &job)
     return {};
 }
 
-/// Stages with their layers, and what a schedule asks of micro-batches and chunks.
+std::int64_t stepsUp(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// `layout.stages` has the layers of each virtual stage, with one stage too: every pass relies on it.
+Status checkPartition(const spec::JobSpec &job, std::int64_t stages)
+{
+    const auto &given = job.layout.stages;
+    if (!given)
+        return {};
+    std::string found;
+    std::int64_t sum = 0;
+    bool legal = static_cast<std::int64_t>(given->size()) == stages;
+    for (std::size_t i = 0; i < given->size() && i < 65; ++i)
+        found += (i == 0 ? "" : ", ") + (i < 64 ? std::to_string((*given)[i]) : "...");
+    for (std::size_t i = 0; i < given->size() && legal; ++i) {
+        const std::int64_t layers = (*given)[i];
+        const std::int64_t least = i > 0 && i + 1 == given->size() ? 0 : 1;
+        legal = layers >= least && layers <= job.model.layers - sum;
+        sum += legal ? layers : 0;
+    }
+    if (legal && sum == job.model.layers)
+        return {};
+    return refused("layout.stages",
+                   "must be the layers of each virtual stage in order, at least one in each but the last, "
+                   "together model.layers",
+                   "[" + found + "]",
+                   "null, or " + std::to_string(stages) + (stages == 1 ? " number" : " numbers")
+                       + " with the sum " + std::to_string(job.model.layers));
+}
+
+/// What a schedule asks of micro-batches, chunks and layers.
 Status checkStages(const spec::JobSpec &job)
 {
     const spec::Layout &layout = job.layout;
@@ -39,36 +68,47 @@ Status checkStages(const spec::JobSpec &job)
     if (layout.virtualStages != 1 && (!chunked || layout.pp == 1))
         return refused("layout.virtual", "needs pp > 1 and the schedule interleaved or zbv",
                        std::to_string(layout.virtualStages), "1");
-    if (layout.pp == 1)
-        return {};
-    if (layout.schedule == "zbv" && layout.virtualStages != 2)
+    if (layout.pp > 1 && layout.schedule == "zbv" && layout.virtualStages != 2)
         return refused("layout.virtual", "zbv has two chunks a stage", std::to_string(layout.virtualStages),
                        "2");
-    if (layout.schedule == "interleaved" && job.microBatches() % layout.pp != 0)
-        return refused("batch.global", "interleaved needs a number of micro-batches that layout.pp divides",
-                       std::to_string(job.microBatches()) + " micro-batches",
-                       std::to_string((job.microBatches() + layout.pp - 1) / layout.pp * layout.pp));
-    if (job.model.layers < stages - 1)
-        return refused("layout.pp", "more stages than layers", std::to_string(stages),
-                       "at most " + std::to_string(job.model.layers));
-    if (!layout.stages)
-        return {};
-    std::int64_t sum = 0;
-    for (const std::int64_t layers : *layout.stages)
-        sum += layers;
-    const bool positive =
-        std::all_of(layout.stages->begin(), layout.stages->end() - (layout.stages->empty() ? 0 : 1),
-                    [](std::int64_t layers) { return layers > 0; });
-    if (static_cast<std::int64_t>(layout.stages->size()) != stages || sum != job.model.layers || !positive
-        || layout.stages->back() < 0)
-        return refused("layout.stages",
-                       "must be the layers of each virtual stage, which only the last may lack",
-                       std::to_string(layout.stages->size()) + " stages, " + std::to_string(sum) + " layers",
-                       std::to_string(stages) + " stages, " + std::to_string(job.model.layers) + " layers");
-    return {};
+    if (job.model.layers < stages - 1) {
+        // Every virtual stage but the last has a layer.
+        const std::int64_t most = (job.model.layers + 1) / layout.virtualStages;
+        const std::string other = "model.layers " + std::to_string(stages - 1);
+        return refused("layout.pp",
+                       "layout.pp · layout.virtual = " + std::to_string(stages) + " stages are too many for "
+                           + std::to_string(job.model.layers) + " layers: only the last may lack one",
+                       std::to_string(layout.pp),
+                       most > 1 || layout.virtualStages == 1 ? std::to_string(most) + ", or " + other
+                                                             : other);
+    }
+    if (layout.pp > 1 && layout.schedule == "interleaved" && job.microBatches() % layout.pp != 0) {
+        const std::int64_t unit = layout.dp * job.batch.micro * layout.pp;
+        return refused("batch.global",
+                       "interleaved needs a number of micro-batches that layout.pp divides: a multiple of "
+                       "layout.dp · batch.micro · layout.pp",
+                       std::to_string(job.batch.global), std::to_string(stepsUp(job.batch.global, unit)));
+    }
+    return checkPartition(job, stages);
 }
 
-std::int64_t stepsUp(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+/// Ranks are numbered by 32 bits, and reports have a line for each.
+Status checkRanks(const spec::Layout &layout)
+{
+    constexpr std::int64_t most = std::int64_t(1) << 20;
+    const std::pair<const char *, std::int64_t> axes[] = {{"layout.dp", layout.dp},
+                                                          {"layout.tp", layout.tp},
+                                                          {"layout.cp", layout.cp},
+                                                          {"layout.pp", layout.pp}};
+    std::int64_t world = 1;
+    for (const auto &[path, size] : axes) {
+        if (size > most / world)
+            return refused(path, "more ranks than can be planned", std::to_string(size),
+                           "at most " + std::to_string(most / world));
+        world *= size;
+    }
+    return {};
+}
 
 /// Divisibility over the tensor and context group, stages and their schedule.
 Status checkLayout(const spec::JobSpec &job)
@@ -89,6 +129,7 @@ Status checkLayout(const spec::JobSpec &job)
         if (value < 1 || value > 65536)
             return refused(path, "out of range", std::to_string(value), "1 to 65536");
     }
+    RY_TRY(checkRanks(layout));
     RY_TRY(divides("model.heads", model.heads, layout.tp, "layout.tp"));
     RY_TRY(divides("model.ffn", model.ffnSize(), layout.tp, "layout.tp"));
     RY_TRY(divides("model.heads", model.heads, model.keyHeads(), "model.kv_heads"));

@@ -8,6 +8,7 @@ namespace rankyard::plan {
 namespace {
 
 constexpr std::int64_t alignment = 64;
+constexpr std::int32_t mostLayers = 1 << 24; ///< how many the model has, verifyTogether knows
 
 Error wrong(std::string where, std::string what)
 {
@@ -263,12 +264,10 @@ Status checkOp(const StepProgram &program, const Op &op)
             return broken(op, "waits for " + opName(program.op(wait)) + " of its own stream");
     }
     const bool layered = op.unit.kind == UnitKind::Attention || op.unit.kind == UnitKind::Mlp;
-    const auto inRange = [&](std::int32_t value) {
-        return value >= none && (value == none || at(value) < program.ops.size());
-    };
-    if (!inRange(op.unit.layer) || layered != (op.unit.layer != none))
+    if (op.unit.layer < none || op.unit.layer >= mostLayers || layered != (op.unit.layer != none))
         return broken(op, "is of a layer that cannot be");
-    if (!inRange(op.microbatch))
+    // Each micro-batch has ops of its own in every program, so there are never more of them than ops.
+    if (op.microbatch < none || (op.microbatch != none && at(op.microbatch) >= program.ops.size()))
         return broken(op, "is of a micro-batch that cannot be");
     const bool transfers = isTransfer(op.kind);
     if (transfers && !refers(op.group, program.groups))

@@ -304,8 +304,11 @@ Status verifyTogether(const Plan &plan, ProgramKind kind)
     for (const StepProgram *program : programs) {
         RY_TRY(checkStateInPlace(plan, *program));
         std::int32_t microbatches = 0;
-        for (const Op &op : program->ops)
+        for (const Op &op : program->ops) {
             microbatches = std::max(microbatches, op.microbatch + 1);
+            if (op.unit.layer >= plan.job.model.layers)
+                return broken(op, "is of a layer that the model does not have");
+        }
         if (microbatches != plan.job.microBatches()) {
             return Error::make(Code::Internal, "covers another number of micro-batches than the job has",
                                nameOf(kind))

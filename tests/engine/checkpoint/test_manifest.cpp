@@ -73,6 +73,9 @@ TEST(Manifest, RoundTrips)
     unseeded.dataSeed.reset();
     EXPECT_FALSE(readManifest(text(unseeded), "m")->dataSeed);
     EXPECT_TRUE(readManifest(text(Manifest()), "m"));
+    Manifest spent = m;
+    spent.scaler.hysteresis = -6;
+    EXPECT_EQ(readManifest(text(spent), "m")->scaler, spent.scaler);
 }
 
 TEST(Manifest, TheRulesOfShardsAndFiles)

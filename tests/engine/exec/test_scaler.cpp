@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/checkpoint/manifest.h"
 #include "engine/exec/scaler.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <random>
 #include <vector>
 
 using namespace rankyard;
@@ -112,4 +114,42 @@ TEST(LossScaler, ContinuesFromItsState)
             EXPECT_EQ(part.scale(), whole.scale()) << rule << " " << i;
         }
     }
+}
+
+/// Whatever has happened, a checkpoint holds the scaler so that it can be read, and the scaler goes on as if nothing had been.
+TEST(LossScaler, EveryStateSurvivesACheckpoint)
+{
+    std::mt19937_64 random(11);
+    int belowZero = 0;
+    for (const char *rule : {"deepspeed", "megatron", "simple"}) {
+        for (int run = 0; run < 40; ++run) {
+            spec::Precision precision =
+                fp16(rule, 1 + static_cast<int>(random() % 4), static_cast<int>(random() % 101));
+            precision.lossScale.window = 1 + static_cast<std::int64_t>(random() % 5);
+            precision.lossScale.min = run % 2 == 0 ? 1e-300 : 1;
+            const bool consecutive = run % 3 == 0;
+            const std::uint64_t odds = run % 5; // never, and one of 1 to 4
+            LossScaler scaler(precision, consecutive);
+            for (int step = 0; step < 1500; ++step) {
+                if (!scaler.update(odds > 0 && random() % odds == 0).ok())
+                    break; // at the minimum: the run saves and ends
+                checkpoint::Manifest manifest;
+                manifest.scaler = {scaler.state().scale, scaler.state().goodSteps, scaler.state().hysteresis};
+                if (step % 100 != 0 && step > 20)
+                    continue;
+                belowZero += manifest.scaler.hysteresis < 0;
+                const auto back =
+                    checkpoint::readManifest(dumpJson(checkpoint::writeManifest(manifest)), "m");
+                ASSERT_TRUE(back.ok()) << rule << " step " << step << ": " << back.error().text();
+                ASSERT_EQ(back->scaler, manifest.scaler);
+                LossScaler other(precision, consecutive);
+                other.restore({back->scaler.scale, back->scaler.goodSteps, back->scaler.hysteresis});
+                ASSERT_EQ(other.update(step % 2 == 0).ok(), LossScaler(scaler).update(step % 2 == 0).ok());
+                LossScaler same(scaler);
+                (void)same.update(step % 2 == 0);
+                ASSERT_EQ(other.scale(), same.scale()) << rule << " step " << step;
+            }
+        }
+    }
+    EXPECT_GT(belowZero, 0); // Megatron-LM's counts on below 0
 }

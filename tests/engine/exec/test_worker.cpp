@@ -143,6 +143,58 @@ TEST_F(WorkerTest, ResumesToTheBit)
     }
 }
 
+/// With zero.shard there are several ranks at the same place of a block: each has left out something else.
+TEST_F(WorkerTest, ResumesCompressionOverShardsInBlocks)
+{
+    const auto job = [this](std::int64_t steps, int dp, int cp, std::int64_t shard) {
+        auto result = agent(dp, steps);
+        result.job.layout.cp = cp;
+        result.job.zero.stage = 1;
+        result.job.zero.shard = shard;
+        result.job.model.seq = 4 * cp;
+        result.job.batch.global = 12;
+        result.job.batch.micro = 1;
+        result.job.run.keep = 9;
+        return result;
+    };
+    const std::pair<int, int> layouts[] = {{4, 1}, {2, 2}};
+    for (const auto &[dp, cp] : layouts) {
+        for (const char *codec : {"int8", "topk"}) {
+            m_codec = codec;
+            std::filesystem::remove_all(ckpt());
+            const auto whole = job(12, dp, cp, 2).run();
+            expectEnd(whole, 0);
+            const auto expected = contentOf(newest());
+            std::filesystem::remove_all(ckpt());
+            expectEnd(job(6, dp, cp, 2).run(), 0);
+            const std::string half = newest();
+            const auto found = checkpoint::newestCheckpoint(ckpt(), checkpoint::Verify::Digests);
+            ASSERT_TRUE(found.ok());
+            for (const int replica : {0, 1, 2, 3})
+                EXPECT_TRUE(
+                    found->manifest.find("wte.weight#" + std::to_string(replica), checkpoint::Role::Error))
+                    << replica;
+            std::int64_t step = 6;
+            // Into other layouts: fewer replicas, other blocks, none.
+            for (const auto &[otherDp, otherShard] : {std::pair<int, std::int64_t>{2, 0}, {4, 0}, {6, 3}}) {
+                auto other = job(++step, otherDp, cp, otherShard);
+                other.resume = half;
+                other.startStep = 6;
+                expectEnd(other.run(), 0);
+            }
+            auto second = job(12, dp, cp, 2);
+            second.resume = half;
+            second.startStep = 6;
+            const auto rest = second.run();
+            expectEnd(rest, 0);
+            auto all = losses(whole[0]);
+            all.erase(all.begin(), all.begin() + 6);
+            EXPECT_EQ(losses(rest[0]), all);
+            EXPECT_TRUE(contentOf(newest()) == expected);
+        }
+    }
+}
+
 TEST_F(WorkerTest, ResumesInAnotherLayout)
 {
     const auto reference = agent(1, 10).run();
