@@ -83,16 +83,33 @@ void printReport(const exec::ParityReport &report, Output &output)
     if (report.exactLimit > 0)
         output.line("from one rank in fp64 they differ by " + formatNumber(report.worstExact, 3)
                     + " at most (limit " + formatNumber(report.exactLimit, 3) + ")");
+    if (report.worst.parameter.empty())
+        return;
     output.line("worst gradient: " + report.worst.parameter + " of " + report.worst.unit + ", error "
                 + formatNumber(report.worst.relativeError, 3) + " at step "
                 + std::to_string(report.worst.step) + " (limit " + formatNumber(report.gradientLimit, 3)
                 + ")");
-    output.line(report.ok() ? "parity" : "NO parity");
+}
+
+/// In words what the report does not say.
+std::string verdictOf(const exec::ParityReport &report, const spec::JobSpec &asked, const spec::JobSpec &job)
+{
+    const std::string type = nameOf(job.precision.compute);
+    if (report.worst.parameter.empty())
+        return "nothing was compared: every step overflowed. NO parity";
+    std::string text = (report.ok() ? "parity in " : "NO parity in ") + type;
+    if (asked.precision.compute != job.precision.compute)
+        text += std::string("; the job's own type: --precision ") + nameOf(asked.precision.compute);
+    if (!report.ok() && job.compression.mode != "none" && job.precision.compute != DType::F64)
+        text +=
+            "; codes make whole levels out of roundings, so that below fp64 layouts of one job part: compare in fp64";
+    return text;
 }
 
 Result<Exit> checkJob(const ParityCommand &command, Output &output)
 {
-    RY_ASSIGN(spec::JobSpec job, spec::loadJob(command.job, command.set));
+    RY_ASSIGN(const spec::JobSpec asked, spec::loadJob(command.job, command.set));
+    spec::JobSpec job = asked;
     DType type = DType::F64;
     if (!dtypeFromName(command.precision, type))
         return Error::make(Code::Usage, "unknown type", "--precision").withFound(command.precision);
@@ -125,11 +142,18 @@ Result<Exit> checkJob(const ParityCommand &command, Output &output)
         output.note("step " + std::to_string(step) + " of " + std::to_string(command.steps));
     };
     RY_ASSIGN(const exec::ParityReport report, exec::checkParity(job, options));
-    if (output.json)
-        output.document(documentOf(report));
-    else
+    const bool compared = !report.worst.parameter.empty();
+    if (output.json) {
+        OrderedJson document = documentOf(report);
+        document["ok"] = report.ok() && compared;
+        document["precision"] = nameOf(job.precision.compute);
+        document["verdict"] = verdictOf(report, asked, job);
+        output.document(document);
+    } else {
         printReport(report, output);
-    return report.ok() ? Exit::Done : Exit::RankFailed;
+        output.line(verdictOf(report, asked, job));
+    }
+    return report.ok() && compared ? Exit::Done : Exit::RankFailed;
 }
 
 } // namespace
@@ -144,7 +168,8 @@ void addParity(Commands &commands)
     app->add_option("job", options->job, "The job file")->required();
     app->add_option("--set", options->set, "Override a key of the job: path=value");
     app->add_option("--steps", options->steps, "Steps of training")->check(CLI::Range(1, 1000000));
-    app->add_option("--precision", options->precision, "Type to compute in")
+    app->add_option("--precision", options->precision,
+                    "Type to compute in, whatever the job's: fp64 proves the layout")
         ->check(CLI::IsMember({"fp64", "fp32", "bf16", "fp16"}));
     app->add_option("--device", options->device,
                     "What the layout's ranks compute on; the one rank is the CPU's")

@@ -28,7 +28,7 @@ std::string memoryTable(const plan::Plan &plan)
     std::vector<std::vector<std::string>> rows = {{"ranks", "stage"}};
     for (int kind = 0; kind < plan::memoryKindCount; ++kind)
         rows[0].push_back(plan::nameOf(static_cast<plan::MemoryKind>(kind)));
-    rows[0].push_back("peak");
+    rows[0].insert(rows[0].end(), {"peak", "alive", "peak ÷ alive"});
     const int world = plan.grid.world();
     for (int first = 0, next = 0; first < world; first = next) {
         const plan::Role role = plan.grid.role(first);
@@ -41,6 +41,11 @@ std::string memoryTable(const plan::Plan &plan)
         for (const std::int64_t bytes : memory.bytes)
             rows.back().push_back(bytes == 0 ? "–" : formatBytes(static_cast<double>(bytes)));
         rows.back().push_back(formatBytes(static_cast<double>(memory.peak)));
+        rows.back().push_back(formatBytes(static_cast<double>(memory.liveAtOnce)));
+        rows.back().push_back(
+            memory.liveAtOnce > 0
+                ? formatNumber(static_cast<double>(memory.peak) / static_cast<double>(memory.liveAtOnce), 4)
+                : "–");
     }
     return table(rows);
 }

@@ -33,6 +33,9 @@ struct Figures {
 std::int64_t ringAllReduceBytes(std::int64_t payload, std::int64_t ranks);
 std::int64_t ringSliceBytes(std::int64_t payload, std::int64_t ranks);
 
+/// How many bytes at the head of a slice say something; the others need not be moved.
+using UsedBytes = std::int64_t (*)(const std::byte *slice, std::int64_t bytes);
+
 /// An operation that was started: a number, nothing to release. 0 is no operation.
 struct Ticket {
     /// Collectives: from 1, equal on all members for the same operation. Send and receive: their own count,
@@ -63,8 +66,10 @@ public:
     /// `count` elements in total, a multiple of size(). Slice rank() becomes the sum; the other slices are
     /// undefined after.
     virtual Result<Ticket> reduceScatter(void *data, std::int64_t count, DType type) = 0;
-    /// `count` elements in total, a multiple of size(). Slice rank() goes to everybody.
-    virtual Result<Ticket> allGather(void *data, std::int64_t count, DType type) = 0;
+    /// `count` elements in total, a multiple of size(). Slice rank() goes to everybody. With `used`, payload and wire are those of the bytes in
+    /// use, where the back end can leave out the others (shared memory, threads).
+    virtual Result<Ticket> allGather(void *data, std::int64_t count, DType type,
+                                     UsedBytes used = nullptr) = 0;
     /// To and from a peer, first in, first out within a channel: message k of a channel on one side is message k on the other.
     virtual Result<Ticket> send(const void *data, std::int64_t bytes, int peer, int channel = 0) = 0;
     virtual Result<Ticket> receive(void *data, std::int64_t bytes, int peer, int channel = 0) = 0;

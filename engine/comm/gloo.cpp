@@ -139,7 +139,7 @@ public:
             return m_gloo->allreduce(tensors, c10d::AllreduceOptions());
         });
     }
-    Result<Ticket> allGather(void *data, std::int64_t count, DType type) override
+    Result<Ticket> allGather(void *data, std::int64_t count, DType type, UsedBytes) override
     {
         if (count % size() != 0)
             return fail("the count is not a multiple of the group's size");

@@ -104,12 +104,13 @@ Result<Ticket> HostCommunicator::reduceScatter(void *data, std::int64_t count, D
     return start(Verb::ReduceScatter, data, count, type, ReduceOp::Sum);
 }
 
-Result<Ticket> HostCommunicator::allGather(void *data, std::int64_t count, DType type)
+Result<Ticket> HostCommunicator::allGather(void *data, std::int64_t count, DType type, UsedBytes used)
 {
-    return start(Verb::AllGather, data, count, type, ReduceOp::Sum);
+    return start(Verb::AllGather, data, count, type, ReduceOp::Sum, used);
 }
 
-Result<Ticket> HostCommunicator::start(Verb verb, void *data, std::int64_t count, DType type, ReduceOp op)
+Result<Ticket> HostCommunicator::start(Verb verb, void *data, std::int64_t count, DType type, ReduceOp op,
+                                       UsedBytes used)
 {
     if (m_error)
         return *m_error;
@@ -125,6 +126,7 @@ Result<Ticket> HostCommunicator::start(Verb verb, void *data, std::int64_t count
     Collective &op_ = collective(++m_started);
     op_ = Collective{};
     op_.data = static_cast<std::byte *>(data);
+    op_.used = used;
     op_.descriptor.verb = verb;
     op_.descriptor.type = type;
     op_.descriptor.op = op;
@@ -317,10 +319,24 @@ Status HostCommunicator::progressCollectives(Budget &budget)
         RY_ASSIGN(const bool matched, matchFront(budget));
         if (!matched || !workFront(budget))
             return {};
+        countUsed(collective(m_done + 1));
         finishFront();
         publishWhatFits(budget);
     }
     return {};
+}
+
+/// Of a gather whose slices are partly in use, the figures of what is.
+void HostCommunicator::countUsed(Collective &op) const
+{
+    if (!op.used)
+        return;
+    op.figures.payload = 0;
+    for (int r = 0; r < m_size; ++r) {
+        const Slice slice = sliceOf(op, r);
+        op.figures.payload += op.used(op.data + slice.begin, slice.size);
+    }
+    op.figures.wire = wireBytes(op.descriptor.verb, op.figures.payload, m_size);
 }
 
 Result<bool> HostCommunicator::matchFront(Budget &budget)
@@ -436,7 +452,13 @@ bool HostCommunicator::runDirect(Collective &op, Budget &budget)
         if (gather) {
             const auto r = static_cast<std::size_t>(op.cursor / own.size);
             const std::int64_t within = op.cursor % own.size;
-            const std::int64_t size = std::min(8 * blockBytes, own.size - within);
+            const std::int64_t used =
+                op.used ? op.used(m_buffers[r] + op.cursor - within, own.size) : own.size;
+            if (within >= used) {
+                op.cursor += own.size - within;
+                continue;
+            }
+            const std::int64_t size = std::min(8 * blockBytes, used - within);
             if (static_cast<int>(r) != m_rank) {
                 std::memcpy(op.data + op.cursor, m_buffers[r] + op.cursor, static_cast<std::size_t>(size));
                 op.figures.moved += size;

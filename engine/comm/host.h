@@ -40,7 +40,7 @@ public:
 
     Result<Ticket> allReduce(void *data, std::int64_t count, DType type, ReduceOp op) override;
     Result<Ticket> reduceScatter(void *data, std::int64_t count, DType type) override;
-    Result<Ticket> allGather(void *data, std::int64_t count, DType type) override;
+    Result<Ticket> allGather(void *data, std::int64_t count, DType type, UsedBytes used) override;
     Result<Ticket> send(const void *data, std::int64_t bytes, int peer, int channel) override;
     Result<Ticket> receive(void *data, std::int64_t bytes, int peer, int channel) override;
     Result<bool> advance(Ticket ticket, std::int64_t budget) override;
@@ -57,6 +57,7 @@ private:
     struct Collective {
         Descriptor descriptor;
         std::byte *data = nullptr;
+        UsedBytes used = nullptr; ///< of an all-gather; null: all
         Way way = Way::Unknown;
         std::int64_t cursor =
             0; ///< direct: bytes of the own slice that are done; of all slices for all-gather
@@ -107,7 +108,8 @@ private:
     Collective &collective(std::uint64_t sequence) { return m_collectives[sequence % figuresKept]; }
     Message &message(std::uint64_t count) { return m_messages[count % figuresKept]; }
 
-    Result<Ticket> start(Verb verb, void *data, std::int64_t count, DType type, ReduceOp op);
+    Result<Ticket> start(Verb verb, void *data, std::int64_t count, DType type, ReduceOp op,
+                         UsedBytes used = nullptr);
     Result<Ticket> startMessage(Verb verb, std::byte *data, std::int64_t bytes, int peer, int channel);
     bool isComplete(Ticket ticket);
     Status progress(Budget &budget);
@@ -118,6 +120,7 @@ private:
     void publish(std::uint64_t sequence);
     Status progressCollectives(Budget &budget);
     Result<bool> matchFront(Budget &budget);
+    void countUsed(Collective &op) const;
     Error mismatch(std::uint64_t sequence, int peer, const Descriptor &theirs) const;
     bool workFront(Budget &budget);
     void finishFront();

@@ -302,6 +302,8 @@ void CudaDevice::encode(const kernels::Encoding &e)
 {
     EncodeCall call;
     call.shape = shapeOf(*e.compression, e.count);
+    call.shape.halfUnits = plan::usedUnits(plan::CodeForm::Half, *e.compression, e.type, e.count);
+    call.shape.byteUnits = plan::usedUnits(plan::CodeForm::Byte, *e.compression, e.type, e.count);
     call.adaptive = e.compression->mode == "adaptive";
     call.form = e.compression->mode == "int8" ? call.shape.byte : call.shape.half;
     call.lossScale = e.lossScale;

@@ -10,7 +10,8 @@ namespace rankyard::cuda {
 /// A code's form: plain numbers of engine/plan/codec.h.
 struct CodecShape {
     std::int64_t count = 0, block = 1, header = 0;
-    std::uint32_t half = 0, byte = 0; ///< the forms' numbers
+    std::uint32_t half = 0, byte = 0;           ///< the forms' numbers
+    std::uint32_t halfUnits = 0, byteUnits = 0; ///< plan::usedUnits of them
 };
 struct EncodeCall {
     CodecShape shape;

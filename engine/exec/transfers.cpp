@@ -2,6 +2,7 @@
 #include "engine/exec/transfers.h"
 
 #include "engine/comm/reduce.h"
+#include "engine/plan/codec.h"
 
 #include <algorithm>
 #include <cstring>
@@ -171,7 +172,8 @@ Status Transfers::start(Entry &entry)
         const std::int64_t bytes = all.bytes / size;
         if (at(op.reads[0]) != at(all.id) + own * bytes && op.reads[0] != all.id)
             std::memcpy(at(all.id) + own * bytes, at(op.reads[0]), static_cast<std::size_t>(bytes));
-        RY_ASSIGN(entry.ticket, communicator.allGather(at(all.id), elementsOf(all), all.dtype));
+        const comm::UsedBytes used = all.dtype == DType::U8 ? plan::usedBytes : nullptr; // bytes are codes
+        RY_ASSIGN(entry.ticket, communicator.allGather(at(all.id), elementsOf(all), all.dtype, used));
         return {};
     }
     case plan::OpKind::Send: {

@@ -171,7 +171,7 @@ CodeForm encodeAs(const Encoding &e)
     const Code<A> parts(*e.compression, e.count);
     const CodeForm form = formOf(e, x);
     store(e.code, 0, static_cast<std::uint32_t>(form));
-    store(e.code, 1, std::uint32_t{0});
+    store(e.code, 1, plan::usedUnits(form, *e.compression, e.type, e.count));
     if (e.count > 0) {
         if (form == CodeForm::Half)
             encodeHalf(x, e.count, e.code);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace rankyard::plan {
 
@@ -35,6 +36,20 @@ std::int64_t codeBytes(const spec::Compression &compression, DType type, std::in
         : compression.mode == "adaptive"                  ? std::max(half, byte)
                                          : codeBytes(CodeForm::Top, compression, type, count);
     return (bytes + 63) / 64 * 64;
+}
+
+std::uint32_t usedUnits(CodeForm form, const spec::Compression &compression, DType type, std::int64_t count)
+{
+    return static_cast<std::uint32_t>((codeBytes(form, compression, type, count) + 63) / 64);
+}
+
+std::int64_t usedBytes(const std::byte *code, std::int64_t bytes)
+{
+    std::uint32_t units = 0;
+    if (bytes < codeHeaderBytes)
+        return bytes;
+    std::memcpy(&units, code + sizeof units, sizeof units);
+    return std::min(bytes, 64 * static_cast<std::int64_t>(units));
 }
 
 } // namespace rankyard::plan

@@ -104,7 +104,8 @@ Status verifyTogether(const Plan &plan, ProgramKind kind);
 /// Groups and progress with every rank's own program, by rank.
 Status verifyTogether(std::span<const StepProgram *const> programs, const RankGrid &grid);
 
-/// `rankyardctl plan --json` (DESIGN 3.2), without times: who has a cost model of the cluster adds them. Traffic and programs of each
+/// `rankyardctl plan --json` (DESIGN 3.2), with `memory.alive` of each rank beside the arenas: what packing and kinds that peak apart add to
+/// it; without times: who has a cost model of the cluster adds them. Traffic and programs of each
 /// stage in `stages`, the most of any stage above.
 OrderedJson planReport(const Plan &plan);
 /// `plan --tensors`: of every stage's tensors name, shape on a rank and of the model, bucket, and the flat ranges of every rank.

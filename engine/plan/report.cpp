@@ -59,6 +59,7 @@ OrderedJson memoryJson(const MemoryReport &memory)
     for (int kind = 0; kind < memoryKindCount; ++kind)
         json[nameOf(static_cast<MemoryKind>(kind))] = memory.bytes[at(kind)];
     json["peak"] = memory.peak;
+    json["alive"] = memory.liveAtOnce;
     return json;
 }
 

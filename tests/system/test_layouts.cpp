@@ -100,6 +100,7 @@ TEST_F(Layouts, ParityIsACommand)
     ASSERT_EQ(parity->wait(), 0) << parity->errors();
     const Json document = parity->json();
     EXPECT_EQ(document["ok"], true);
+    EXPECT_EQ(document["precision"], "fp64"); // whatever the job computes in
     EXPECT_EQ(document["steps"].size(), 3u);
     EXPECT_TRUE(document["steps"][0].contains("reference_loss"));
     EXPECT_FALSE(document["worst"]["parameter"].get<std::string>().empty());

@@ -61,14 +61,15 @@ struct AddError {
 /// The header: halves where the unscaled norm is above the threshold, else bytes; without `squares` the form that is given.
 struct WriteForm {
     char *code;
-    std::uint32_t above, below;
+    CodecShape shape;
+    std::uint32_t above;
     const double *squares;
     double lossScale, threshold;
     RY_DEVICE void operator()(i64) const
     {
         auto *words = reinterpret_cast<std::uint32_t *>(code);
-        words[0] = !squares || sqrt(*squares) / lossScale > threshold ? above : below;
-        words[1] = 0;
+        words[0] = !squares || sqrt(*squares) / lossScale > threshold ? above : shape.byte;
+        words[1] = words[0] == shape.half ? shape.halfUnits : shape.byteUnits;
     }
 };
 
@@ -161,7 +162,7 @@ void encodeAs(const EncodeCall &e)
         forEach(2, Zero{squares});
         sumSquares<A>(x, e.shape.count, squares, squares + 1);
     }
-    forEach(1, WriteForm{code, e.form, e.shape.byte, squares, e.lossScale, e.threshold});
+    forEach(1, WriteForm{code, e.shape, e.form, squares, e.lossScale, e.threshold});
     forEach(e.shape.count, EncodeHalf<A>{parts, x, code});
     launch({(e.shape.count + e.shape.block - 1) / e.shape.block, 1, 1}, warpSize, 0,
            EncodeBytes<A>{parts, x, code});

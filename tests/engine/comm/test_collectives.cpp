@@ -105,6 +105,40 @@ TEST_P(Collectives, AllGather)
     });
 }
 
+/// What a slice's first two bytes say is not in use stays as it was where nothing is staged, and is not counted anywhere.
+TEST_P(Collectives, AllGatherOfWhatIsInUse)
+{
+    const UsedBytes used = [](const std::byte *slice, std::int64_t bytes) {
+        std::uint16_t count = 0;
+        if (bytes > 0)
+            std::memcpy(&count, slice, sizeof count);
+        return std::min<std::int64_t>(bytes, 2 * count);
+    };
+    onThreads(size(), mode(), [&](int rank, Communicator &communicator) {
+        for (const std::int64_t each : {std::int64_t{7}, std::int64_t{4000}, std::int64_t{60000}}) {
+            std::vector<std::uint16_t> data(static_cast<std::size_t>(each * size()), 9999);
+            const auto countOf = [&](int r) { return 1 + each / (r + 2); };
+            const auto own = static_cast<std::size_t>(each * rank);
+            for (std::int64_t i = 0; i < each; ++i)
+                data[own + static_cast<std::size_t>(i)] = static_cast<std::uint16_t>(rank + 1);
+            data[own] = static_cast<std::uint16_t>(countOf(rank));
+            auto ticket = communicator.allGather(data.data(), each * size(), DType::U16, used);
+            ASSERT_TRUE(ticket.ok());
+            ASSERT_TRUE(communicator.wait(*ticket).ok());
+            std::int64_t payload = 0;
+            for (int r = 0; r < size(); ++r) {
+                const std::uint16_t *theirs = data.data() + each * r;
+                payload += 2 * countOf(r);
+                ASSERT_EQ(theirs[0], countOf(r));
+                for (std::int64_t i = 1; i < countOf(r); ++i)
+                    ASSERT_EQ(theirs[i], r + 1) << i;
+            }
+            EXPECT_EQ(communicator.figures(*ticket).payload, payload);
+            EXPECT_EQ(communicator.figures(*ticket).wire, ringSliceBytes(payload, size()));
+        }
+    });
+}
+
 TEST_P(Collectives, ManyUnderWayAtOnce)
 {
     // Sizes of all three ways, twice the number of slots, advanced in slices, finished out of order.

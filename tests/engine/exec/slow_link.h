@@ -83,9 +83,9 @@ public:
     {
         return delayed(m_inner->reduceScatter(data, count, type), count, type);
     }
-    Result<comm::Ticket> allGather(void *data, std::int64_t count, DType type) override
+    Result<comm::Ticket> allGather(void *data, std::int64_t count, DType type, comm::UsedBytes used) override
     {
-        return delayed(m_inner->allGather(data, count, type), count, type);
+        return delayed(m_inner->allGather(data, count, type, used), count, type);
     }
     Result<comm::Ticket> send(const void *data, std::int64_t bytes, int peer, int channel) override
     {

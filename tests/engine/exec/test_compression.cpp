@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Gradients as codes: parity with one rank that applies the codec, and the payload.
+#include "engine/exec/init.h"
 #include "engine/plan/codec.h"
 #include "tests/engine/exec/expect_parity.h"
 #include "tests/engine/exec/small_layout.h"
@@ -77,14 +78,22 @@ TEST(Compression, TopOfEverythingIsExact)
         EXPECT_NEAR(got.at(i), wanted[i], 1e-11 * wanted[i]);
 }
 
-/// What goes over the wire is the code, and not the gradient.
+/// What goes over the wire is the code, and not the gradient; adaptive sends as many bytes as the form that it takes.
 TEST(Compression, EffectOnPayload)
 {
-    for (const char *mode : {"none", "fp16", "int8", "topk"}) {
+    struct Case {
+        const char *mode;
+        double threshold;
+        char form; ///< none, fp16, int8, top
+    };
+    for (const Case &c : {Case{"none", 0, 'n'}, Case{"fp16", 0, 'f'}, Case{"int8", 0, 'i'},
+                          Case{"topk", 0, 't'}, Case{"adaptive", 0, 'f'}, Case{"adaptive", 1e30, 'i'}}) {
+        SCOPED_TRACE(std::string(c.mode) + " " + std::to_string(c.threshold));
         spec::JobSpec job = layoutJob();
         job.layout.dp = 3;
-        job.compression.mode = mode;
+        job.compression.mode = c.mode;
         job.compression.density = 0.1;
+        job.compression.threshold = c.threshold;
         job.precision.compute = job.precision.grad = job.precision.master = job.precision.reduce = DType::F32;
         const auto plan = plan::makePlan(job);
         ASSERT_TRUE(plan) << plan.error().text();
@@ -92,22 +101,23 @@ TEST(Compression, EffectOnPayload)
         std::int64_t wanted = 0;
         for (const plan::Bucket &bucket : program.buckets) {
             const std::int64_t n = bucket.numel;
-            const std::int64_t code = mode[0] == 'f' ? 8 + 2 * n
-                : mode[0] == 'i'                     ? 8 + 8 * ((n + 255) / 256) + n
-                                                     : 8 + 8 * ((n + 9) / 10);
-            wanted += mode[0] == 'n' ? 4 * n : 3 * ((code + 63) / 64 * 64);
+            const std::int64_t code = c.form == 'f' ? 8 + 2 * n
+                : c.form == 'i'                     ? 8 + 8 * ((n + 255) / 256) + n
+                                                    : 8 + 8 * ((n + 9) / 10);
+            wanted += c.form == 'n' ? 4 * n : 3 * ((code + 63) / 64 * 64);
         }
         SyntheticData data(job);
         onThreadRanks(
             *plan, [] { return makeCpuDevice(1); }, data,
             [&](ThreadRank &rank) {
+                setStep(rank.executor->state(), job, 1);
+                ASSERT_TRUE(initialiseParameters(*plan, *rank.arenas, rank.rank).ok());
                 ASSERT_TRUE(rank.executor->run(plan::ProgramKind::Train, 0).ok());
                 const Execution &execution = *rank.executor->recent(0);
                 for (const plan::Group &group : program.groups) {
                     if (group.name == "dp") {
                         EXPECT_EQ(execution.groups[static_cast<std::size_t>(group.id)].figures.payload,
-                                  wanted)
-                            << mode;
+                                  wanted);
                     }
                 }
             });
