@@ -3,6 +3,8 @@
 
 #include "ui/shell/main_window.h"
 
+#include <algorithm>
+
 namespace rankyard::app {
 
 namespace {
@@ -32,7 +34,35 @@ Result<QSize> sizeOf(const QString &text)
     return size;
 }
 
+/// Views of a page by name, in the order of its buttons.
+QStringList viewsOf(const QString &page)
+{
+    if (page == QLatin1String("cluster"))
+        return {QStringLiteral("boxes"), QStringLiteral("matrix"), QStringLiteral("fabric")};
+    if (page == QLatin1String("design"))
+        return {QStringLiteral("step"), QStringLiteral("search"), QStringLiteral("compare"),
+                QStringLiteral("data")};
+    return {};
+}
+
+Status checkView(const CommandLine &line)
+{
+    const QStringList views = viewsOf(line.snapshot);
+    if (!line.view.isEmpty() && !views.contains(line.view))
+        return bad("the page has no such view", line.view,
+                   views.isEmpty() ? QStringLiteral("none: a snapshot of cluster or design has views")
+                                   : views.join(QStringLiteral(", ")));
+    if (!line.against.isEmpty() && line.snapshot != QLatin1String("design"))
+        return bad("only designs are compared", line.against, QStringLiteral("--snapshot design"));
+    return {};
+}
+
 } // namespace
+
+int CommandLine::viewIndex() const
+{
+    return static_cast<int>(std::max<qsizetype>(0, viewsOf(snapshot).indexOf(view)));
+}
 
 Result<CommandLine> parseCommandLine(const QStringList &words)
 {
@@ -56,6 +86,10 @@ Result<CommandLine> parseCommandLine(const QStringList &words)
             RY_ASSIGN(line.store, value());
         } else if (word == QLatin1String("--open")) {
             RY_ASSIGN(line.open, value());
+        } else if (word == QLatin1String("--view")) {
+            RY_ASSIGN(line.view, value());
+        } else if (word == QLatin1String("--against")) {
+            RY_ASSIGN(line.against, value());
         } else if (word == QLatin1String("--theme")) {
             RY_ASSIGN(line.theme, value());
             if (line.theme != QLatin1String("dark") && line.theme != QLatin1String("light"))
@@ -88,6 +122,7 @@ Result<CommandLine> parseCommandLine(const QStringList &words)
             return bad("unknown argument", word, QString());
         }
     }
+    RY_TRY(checkView(line));
     return line;
 }
 
@@ -96,8 +131,9 @@ QString usage()
     return QStringLiteral(
         "rankyard [--run JOB] [--store FILE] [--theme dark|light] [--text PERCENT]\n"
         "    Opens the workbench; with --run on JOB, started as a new run.\n"
-        "rankyard --snapshot PAGE FILE.png [--open RUN|JOB|CLUSTER] [--size WxH] [--theme dark|light] [--scale N] [--text PERCENT] [--store FILE]\n"
+        "rankyard --snapshot PAGE FILE.png [--open RUN|JOB|CLUSTER] [--view VIEW] [--against JOB] [--size WxH] [--theme dark|light] [--scale N] [--text PERCENT] [--store FILE]\n"
         "    Draws a page without a display. PAGE: home, runs, cluster, design, monitor, settings. RUN: an id, the beginning of one, or last.\n"
+        "    VIEW: boxes, matrix, fabric of cluster; step, search, compare, data of design, which is compared with the job of --against.\n"
         "    CLUSTER: a file, a preset (dgx-h100x32) or local.\n"
         "rankyard --help | --version\n");
 }

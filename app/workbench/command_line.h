@@ -18,7 +18,9 @@ struct CommandLine {
     QString theme;    ///< "dark", "light", empty: as set
     QString snapshot; ///< page; empty: no snapshot
     QString picture;  ///< FILE.png
-    QString open;     ///< run id or prefix, "last", or a job file
+    QString open;     ///< run id or prefix, "last", a job file, a cluster
+    QString view;     ///< of the page of a snapshot: "search", "matrix"; empty: the first
+    QString against;  ///< job file that the design of a snapshot is compared with
     QSize size{1600, 1000};
     double scale = 1;
     std::optional<int> text; ///< percent
@@ -26,6 +28,7 @@ struct CommandLine {
     bool version = false;
 
     bool isSnapshot() const { return !snapshot.isEmpty(); }
+    int viewIndex() const; ///< of `view` among the page's
 };
 
 /// `words` without the program's name. Anything unknown or malformed is Code::Usage.

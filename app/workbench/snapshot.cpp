@@ -3,7 +3,10 @@
 
 #include "engine/spec/job.h"
 #include "ui/cluster/cluster_page.h"
+#include "ui/designer/compare_view.h"
 #include "ui/designer/design_page.h"
+#include "ui/designer/search_task.h"
+#include "ui/designer/search_view.h"
 #include "ui/monitor/monitor_page.h"
 #include "ui/runs/runs_page.h"
 #include "ui/shell/main_window.h"
@@ -61,6 +64,24 @@ Result<QString> runFor(const QString &open, const ui::DataHub &hub)
     return QString::fromStdString(found->id);
 }
 
+Status openDesign(const CommandLine &line, ui::DesignPage &page)
+{
+    if (!line.against.isEmpty()) {
+        RY_TRY(page.open(line.against));
+        turnUntil([&] { return page.isReady(); });
+        page.compare()->keep();
+    }
+    if (!line.open.isEmpty())
+        RY_TRY(page.open(line.open));
+    page.setDrawer(static_cast<ui::DesignPage::Drawer>(line.viewIndex()));
+    if (page.drawer() == ui::DesignPage::Search) {
+        page.openSomething();
+        page.search()->start();
+        turnUntil([&] { return !page.search()->task()->isRunning(); });
+    }
+    return {};
+}
+
 Status write(const QImage &image, const QString &picture)
 {
     // Whole or not at all: a picture that was there before stays until the new one is complete.
@@ -96,9 +117,9 @@ Status drawSnapshot(const CommandLine &line, ui::DataHub &hub, ui::MainWindow &w
         return *failure;
     if (line.snapshot == QLatin1String("cluster")) {
         RY_TRY(window.cluster()->open(line.open.isEmpty() ? QStringLiteral("local") : line.open));
+        window.cluster()->setView(static_cast<ui::ClusterPage::View>(line.viewIndex()));
     } else if (line.snapshot == QLatin1String("design")) {
-        if (!line.open.isEmpty())
-            RY_TRY(window.design()->open(line.open));
+        RY_TRY(openDesign(line, *window.design()));
     } else if (!line.open.isEmpty()) {
         RY_ASSIGN(const QString run, runFor(line.open, hub));
         if (line.snapshot == QLatin1String("runs"))

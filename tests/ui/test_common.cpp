@@ -2,6 +2,7 @@
 #include "tests/ui/ui_test.h"
 #include "ui/common/actions.h"
 #include "ui/common/format.h"
+#include "ui/common/narrow_row.h"
 #include "ui/common/notice_stack.h"
 #include "ui/common/notices.h"
 #include "ui/common/segmented.h"
@@ -10,6 +11,9 @@
 
 #include <QAbstractItemModelTester>
 #include <QApplication>
+#include <QHBoxLayout>
+#include <QMenu>
+#include <QPushButton>
 #include <QSettings>
 #include <QSignalSpy>
 #include <QSplitter>
@@ -174,6 +178,55 @@ private slots:
         QCOMPARE(changed.count(), 1);
         segmented.setCurrent(1);
         QCOMPARE(changed.count(), 1);
+    }
+
+    // Where a row has no room, choices fold into a menu, keep the focus, and unfold again; then buttons hide.
+    void aNarrowRowGivesItsRoomInOrder()
+    {
+        QWidget holder; // a window is never narrower than its layout
+        NarrowRow row(&holder);
+        auto *choices = new Segmented(
+            QStringLiteral("View"),
+            {QStringLiteral("The first one"), QStringLiteral("Second"), QStringLiteral("Third choice")},
+            &row);
+        auto *button = new QPushButton(QStringLiteral("Open file"), &row);
+        row.row()->addWidget(choices);
+        row.row()->addWidget(button);
+        row.addGiving(choices);
+        row.addGiving(button);
+        row.resize(1000, 40);
+        holder.resize(1000, 40);
+        holder.show();
+        holder.activateWindow();
+        QVERIFY(QTest::qWaitForWindowActive(&holder));
+        QVERIFY(!choices->isFolded());
+        QVERIFY(choices->leastWidth() < choices->fullWidth());
+        QCOMPARE(choices->sizeHint().width(), choices->fullWidth());
+        choices->findChildren<QToolButton *>().first()->setFocus();
+        const int full = choices->fullWidth();
+        row.resize(full + button->sizeHint().width(), 40); // not for the gap between them
+        QTRY_VERIFY(choices->isFolded());
+        QVERIFY(!button->isHidden());
+        QCOMPARE(choices->fullWidth(), full);
+        QVERIFY(choices->width() < full);
+        auto *fold = qobject_cast<QToolButton *>(QApplication::focusWidget());
+        QVERIFY(fold && fold->menu());
+        QVERIFY2(fold->text().startsWith(QStringLiteral("The first one")), qPrintable(fold->text()));
+        QSignalSpy changed(choices, &Segmented::changed);
+        fold->menu()->actions().at(2)->trigger();
+        QCOMPARE(choices->current(), 2);
+        QCOMPARE(changed.count(), 1);
+        QVERIFY(fold->text().startsWith(QStringLiteral("Third")));
+        row.resize(choices->leastWidth() + button->sizeHint().width() + 8, 40);
+        QTRY_COMPARE(choices->width(), choices->leastWidth());
+        QVERIFY2(fold->text().contains(QChar(0x2026)), qPrintable(fold->text()));
+        QCOMPARE(fold->toolTip(), QStringLiteral("Third choice"));
+        row.resize(40, 40);
+        QTRY_VERIFY(button->isHidden());
+        row.resize(1000, 40);
+        QTRY_VERIFY(!choices->isFolded());
+        QVERIFY(!button->isHidden());
+        QVERIFY(choices->isAncestorOf(QApplication::focusWidget()));
     }
 };
 

@@ -96,15 +96,56 @@ private slots:
         f.document().undoStack()->undo();
         QCOMPARE(whole(f.document().value("layout.dp")), 8);
 
-        // A factor by mouse, and another by the keyboard.
+        // A factor by mouse: the equation and the design follow while it is dragged, over axes on its way too.
         FactorBoard *board = axes->factors();
         const QPoint from = board->chipOf(3, 0).center();
         const QPoint to = board->boxOf(2).center();
         QTest::mousePress(board, Qt::LeftButton, {}, from);
+        for (const int axis : {2, 1, 0}) {
+            QTest::mouseMove(board, board->boxOf(axis).center());
+            QVERIFY2(axes->equation().contains(
+                         QStringLiteral("%1 2").arg(QLatin1String(FactorBoard::names[axis]))),
+                     qPrintable(axes->equation()));
+            QVERIFY2(axes->equation().contains(QStringLiteral("dp 4 = 8")), qPrintable(axes->equation()));
+        }
         QTest::mouseMove(board, to);
         QTest::mouseRelease(board, Qt::LeftButton, {}, to);
+        QCOMPARE(whole(f.document().value("layout.tp")), 1);
         QCOMPARE(whole(f.document().value("layout.pp")), 2);
         QCOMPARE(whole(f.document().value("layout.dp")), 4);
+        QCOMPARE(f.document().undoStack()->count(), steps + 1); // what was undone went, the drag is one step
+        // Another drag is another step; one that comes back, or that Escape ends, is none.
+        for (const bool escape : {false, true}) {
+            QTest::mousePress(board, Qt::LeftButton, {}, board->chipOf(3, 0).center());
+            QTest::mouseMove(board, board->boxOf(0).center());
+            QCOMPARE(whole(f.document().value("layout.tp")), 2);
+            if (escape)
+                QTest::keyClick(board, Qt::Key_Escape);
+            else
+                QTest::mouseMove(board, board->boxOf(3).center());
+            QTest::mouseRelease(board, Qt::LeftButton, {}, board->boxOf(escape ? 0 : 3).center());
+            QCOMPARE(whole(f.document().value("layout.tp")), 1);
+            QCOMPARE(whole(f.document().value("layout.dp")), 4);
+            QCOMPARE(f.document().undoStack()->count(), steps + 1);
+        }
+        // A slider by mouse: its handle to the end of the groove is one step, there and back again none.
+        const QRect groove = tensor->rect();
+        const QPoint handle(9, groove.center().y());
+        for (const bool back : {false, true}) {
+            QTest::mousePress(tensor, Qt::LeftButton, {}, handle);
+            for (int x = handle.x(); x <= groove.right(); x += 4)
+                QTest::mouseMove(tensor, QPoint(x, handle.y()));
+            QCOMPARE(whole(f.document().value("layout.tp")), 8);
+            for (int x = groove.right(); back && x >= 0; x -= 4)
+                QTest::mouseMove(tensor, QPoint(x, handle.y()));
+            QTest::mouseRelease(tensor, Qt::LeftButton, {}, QPoint(back ? 0 : groove.right(), handle.y()));
+            QCOMPARE(f.document().undoStack()->count(), steps + (back ? 1 : 2));
+            if (!back)
+                f.document().undoStack()->undo();
+            QCOMPARE(whole(f.document().value("layout.tp")), 1);
+            QCOMPARE(whole(f.document().value("layout.dp")), 4);
+        }
+        // And another by the keyboard.
         board->setFocus();
         QTest::keyClick(board, Qt::Key_Right); // the first factor of dp
         QTest::keyClick(board, Qt::Key_Left, Qt::ControlModifier);

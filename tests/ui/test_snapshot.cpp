@@ -125,6 +125,9 @@ private slots:
                 << QStringList{QStringLiteral("--snapshot"), QStringLiteral("home"),
                                m_dir.filePath(QString::fromLatin1(name))}
                 << QStringLiteral(".png");
+        QTest::newRow("view") << QStringList{QStringLiteral("--snapshot"), QStringLiteral("cluster"), file,
+                                             QStringLiteral("--view"), QStringLiteral("search")}
+                              << QStringLiteral("boxes, matrix, fabric");
         QTest::newRow("theme") << QStringList{QStringLiteral("--theme"), QStringLiteral("blue")}
                                << QStringLiteral("dark or light");
         QTest::newRow("unknown") << QStringList{QStringLiteral("--frobnicate")}

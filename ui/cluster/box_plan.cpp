@@ -112,7 +112,7 @@ private:
         const std::size_t own = m_out.containers.size();
         m_out.containers.push_back({at, {}}); // before what it holds: painted below it
         const QSizeF inner = fill(at, origin + QPointF(inset, heading));
-        const QSizeF size(std::max(200.0, inner.width() + 2 * inset), heading + inner.height() + inset);
+        const QSizeF size(std::max(236.0, inner.width() + 2 * inset), heading + inner.height() + inset);
         m_out.containers[own].rect = QRectF(origin, size);
         return size;
     }

@@ -162,8 +162,8 @@ void ClusterPage::buildHead()
     row->addWidget(m_source);
     row->addWidget(m_count);
     row->addWidget(file);
-    for (QWidget *giving :
-         {static_cast<QWidget *>(file), static_cast<QWidget *>(m_count), static_cast<QWidget *>(m_source)})
+    for (QWidget *giving : {static_cast<QWidget *>(m_views), static_cast<QWidget *>(file),
+                            static_cast<QWidget *>(m_count), static_cast<QWidget *>(m_source)})
         m_head->addGiving(giving);
     connect(m_views, &Segmented::changed, this, [this](int view) { setView(static_cast<View>(view)); });
     connect(m_source, &QComboBox::activated, this, &ClusterPage::choosePreset);
@@ -284,6 +284,7 @@ void ClusterPage::setView(View view)
         : view == Matrix           ? static_cast<QWidget *>(m_matrix->table())
                                    : m_fabric;
     setFocusProxy(focus);
+    refreshSummary();
     if (isVisible())
         focus->setFocus();
 }
@@ -298,7 +299,7 @@ void ClusterPage::refreshSummary()
         return;
     QStringList parts{QString::fromStdString(m_cluster->name)};
     const int shown = m_canvas->plan().shownNodes();
-    if (shown < m_cluster->nodes())
+    if (view() == Boxes && shown < m_cluster->nodes())
         parts << tr("%1 of %2 nodes shown").arg(formatStep(shown), formatStep(m_cluster->nodes()));
     if (m_cluster->gpus() > 0)
         parts << tr("%1 GPUs").arg(formatStep(m_cluster->gpus()));

@@ -149,6 +149,7 @@ MatrixView::MatrixView(QWidget *parent)
     headLayout()->addStretch(1);
     m_table->setModel(m_model);
     m_table->setItemDelegate(new CellDelegate(m_table));
+    m_table->setProperty("cells", true);
     m_table->setShowGrid(false);
     m_table->setSelectionMode(QAbstractItemView::NoSelection);
     m_table->setTabKeyNavigation(false);
@@ -205,12 +206,12 @@ void MatrixView::restyle()
         return;
     const Theme &theme = Theme::instance();
     const QFontMetrics metrics(theme.font(FontRole::Small));
-    int widest = theme.scaled(46);
+    int widest = theme.scaled(36);
     for (int i = 0; i < m_model->rowCount(); ++i)
         widest = std::max(
             widest,
             metrics.horizontalAdvance(m_model->headerData(i, Qt::Horizontal, Qt::DisplayRole).toString())
-                + 16);
+                + 12);
     m_table->horizontalHeader()->setMinimumSectionSize(10);
     m_table->verticalHeader()->setMinimumSectionSize(10);
     m_table->horizontalHeader()->setDefaultSectionSize(widest);

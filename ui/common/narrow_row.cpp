@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/common/narrow_row.h"
 
+#include "ui/common/segmented.h"
+
 #include <QEvent>
 #include <QHBoxLayout>
 
@@ -37,7 +39,7 @@ bool NarrowRow::event(QEvent *event)
     return done;
 }
 
-/// What is shown already is left alone: showing and hiding ask for another layout, which would ask again.
+/// What is as it should be is left alone: showing and hiding ask for another layout, which would ask again.
 void NarrowRow::fit()
 {
     const auto widthOf = [this](const QWidget *widget) {
@@ -45,14 +47,26 @@ void NarrowRow::fit()
         const int hint = shrinks ? widget->minimumSizeHint().width() : widget->sizeHint().width();
         return std::max(hint, widget->minimumWidth()) + m_row->spacing();
     };
+    const auto roomOf = [&](QWidget *widget) {
+        const auto *choices = qobject_cast<Segmented *>(widget);
+        return choices ? choices->fullWidth() - choices->leastWidth() : widthOf(widget);
+    };
+    const auto hasGiven = [](QWidget *widget) {
+        const auto *choices = qobject_cast<Segmented *>(widget);
+        return choices ? choices->isFolded() : widget->isHidden();
+    };
     int needed = m_row->minimumSize().width();
-    for (const QWidget *widget : m_giving)
-        needed += widget->isHidden() ? widthOf(widget) : 0;
+    for (QWidget *widget : m_giving)
+        needed += hasGiven(widget) ? roomOf(widget) : 0;
     for (QWidget *widget : m_giving) {
         const bool gives = needed > width();
         if (gives)
-            needed -= widthOf(widget);
-        if (widget->isHidden() != gives)
+            needed -= roomOf(widget);
+        if (hasGiven(widget) == gives)
+            continue;
+        if (auto *choices = qobject_cast<Segmented *>(widget))
+            choices->setFolded(gives);
+        else
             widget->setVisible(!gives);
     }
 }

@@ -9,8 +9,8 @@ class QHBoxLayout;
 
 namespace rankyard::ui {
 
-/// A row that fits any width: widgets that have another way to what they do are hidden, in the order in which they were given,
-/// until the rest has room. GUI thread.
+/// A row that fits any width: widgets give their room up, in the order in which they were given, until the rest has enough. One of
+/// several choices folds into a menu; what has another way to what it does is hidden. GUI thread.
 class NarrowRow : public QWidget
 {
     Q_OBJECT

@@ -66,16 +66,19 @@ AxisBoard::AxisBoard(DesignDocument *document, QWidget *parent)
         m_rows[i]->insert(m_sliders[i], 64);
         column->addWidget(m_rows[i]);
         connect(m_sliders[i], &QSlider::valueChanged, this, [this, axis](int at) { slide(axis, at); });
+        connect(m_sliders[i], &QSlider::sliderPressed, this,
+                [this, axis] { m_heldRanks = size(axis) * size(dpAxis); });
         connect(m_sliders[i], &QSlider::sliderReleased, document, &DesignDocument::closeMerge);
     }
     connect(m_factors, &FactorBoard::moved, this, [this](int from, int to) {
         const auto &sizes = m_factors->sizes();
-        m_document->apply({change(from, sizes[static_cast<std::size_t>(from)]),
-                           change(to, sizes[static_cast<std::size_t>(to)])},
-                          tr("Move a factor from %1 to %2")
-                              .arg(QLatin1String(FactorBoard::names[static_cast<std::size_t>(from)]),
-                                   QLatin1String(FactorBoard::names[static_cast<std::size_t>(to)])));
+        m_document->apply(
+            {change(from, sizes[static_cast<std::size_t>(from)]),
+             change(to, sizes[static_cast<std::size_t>(to)])},
+            tr("Move a factor to %1").arg(QLatin1String(FactorBoard::names[static_cast<std::size_t>(to)])),
+            QStringLiteral("drag a factor"));
     });
+    connect(m_factors, &FactorBoard::dropped, document, &DesignDocument::closeMerge);
     refresh();
 }
 
@@ -138,8 +141,9 @@ void AxisBoard::slide(int axis, int at)
 {
     const std::int64_t now = m_legal[static_cast<std::size_t>(axis)][static_cast<std::size_t>(at)];
     std::vector<std::string> changes = {change(axis, now)};
-    // dp takes what the others leave, when that is a whole number.
-    const std::int64_t both = size(axis) * size(dpAxis);
+    // dp takes what the others leave, when that is a whole number; of what there was before the drag.
+    const bool held = m_sliders[static_cast<std::size_t>(axis)]->isSliderDown();
+    const std::int64_t both = held ? m_heldRanks : size(axis) * size(dpAxis);
     if (axis != dpAxis && both % now == 0)
         changes.push_back(change(dpAxis, both / now));
     m_document->apply(changes,

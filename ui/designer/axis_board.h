@@ -37,6 +37,7 @@ private:
     std::array<FieldRow *, FactorBoard::axes> m_rows{};
     std::array<QSlider *, FactorBoard::axes> m_sliders{};
     std::array<std::vector<std::int64_t>, FactorBoard::axes> m_legal;
+    std::int64_t m_heldRanks = 1; ///< of the axis whose slider is held, times dp, when it was taken
     int m_places = 0;
     bool m_gpus = false;
 };

@@ -157,10 +157,14 @@ CompareView::CompareView(QWidget *parent)
     m_table->setModel(m_model);
     m_table->setAccessibleName(tr("Differences between two designs"));
     m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
+    m_table->setProperty("plain", true);
+    m_table->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Ignored); // it lives with what is left
+    m_table->setMinimumHeight(80);
     m_table->setShowGrid(false);
     m_table->setWordWrap(false);
     m_table->verticalHeader()->hide();
-    m_table->horizontalHeader()->setSectionResizeMode(QHeaderView::Stretch);
+    m_table->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+    m_table->horizontalHeader()->setStretchLastSection(true);
     m_table->setTabKeyNavigation(false);
     column->addWidget(m_table, 1);
     connect(keepIt, &QPushButton::clicked, this, &CompareView::keep);

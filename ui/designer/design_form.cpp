@@ -60,6 +60,11 @@ DesignForm::Section DesignForm::section(const QString &title, bool open)
     section.head->setArrowType(open ? Qt::DownArrow : Qt::RightArrow);
     section.head->setAccessibleName(title);
     setRole(section.head, FontRole::Strong);
+    const auto grow = [head = section.head] {
+        head->setIconSize(QSize(16, 16) * Theme::instance().textPercent() / 100);
+    };
+    connect(&Theme::instance(), &Theme::changed, section.head, grow);
+    grow();
     section.body = new QWidget(widget());
     section.rows = new QVBoxLayout(section.body);
     section.rows->setContentsMargins(0, 2, 0, 8);

@@ -166,11 +166,12 @@ QWidget *DesignPage::buildCentre()
     auto *head = new NarrowRow(lower);
     m_drawers = new Segmented(tr("Below the ranks"),
                               {tr("Predicted step"), tr("Search"), tr("Compare"), tr("Data")}, head);
-    m_legend = new KindLegend(head);
+    m_legend = new KindLegend(lower);
     head->row()->addWidget(m_drawers);
-    head->row()->addWidget(m_legend, 1);
+    head->row()->addStretch(1);
     head->addGiving(m_drawers);
     lower->headLayout()->addWidget(head, 1);
+    lower->body()->addWidget(m_legend);
     m_stack = new QStackedWidget(lower);
     m_stack->addWidget(m_timeline);
     for (QWidget *view : std::initializer_list<QWidget *>{m_search, m_compare, m_data}) {

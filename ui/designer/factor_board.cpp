@@ -12,6 +12,7 @@
 #include <QToolTip>
 
 #include <algorithm>
+#include <utility>
 
 namespace rankyard::ui {
 
@@ -64,9 +65,10 @@ void FactorBoard::setSizes(const std::array<std::int64_t, axes> &sizes)
         m_factors[static_cast<std::size_t>(axis)] =
             primesOf(std::min<std::int64_t>(sizes[static_cast<std::size_t>(axis)], 65536));
     const auto all = chips();
-    if (std::find(all.begin(), all.end(), m_current) == all.end())
+    if (std::find(all.begin(), all.end(), m_current) == all.end()) {
         m_current = all.empty() ? Chip() : all.front();
-    m_dragged = {};
+        m_origin = -1;
+    }
     describe();
     update();
 }
@@ -96,7 +98,9 @@ bool FactorBoard::move(std::int64_t factor, int from, int to)
     auto sizes = m_sizes;
     sizes[static_cast<std::size_t>(from)] /= factor;
     sizes[static_cast<std::size_t>(to)] *= factor;
+    const int origin = std::exchange(m_origin, -1);
     setSizes(sizes);
+    m_origin = origin;
     const auto &target = m_factors[static_cast<std::size_t>(to)];
     m_current = {to, static_cast<int>(std::find(target.begin(), target.end(), factor) - target.begin())};
     describe();
@@ -155,7 +159,8 @@ FactorBoard::Chip FactorBoard::chipAt(const QPoint &point) const
 int FactorBoard::axisAt(const QPoint &point) const
 {
     for (int axis = 0; axis < axes; ++axis) {
-        if (boxOf(axis).contains(point))
+        const QRect box = boxOf(axis);
+        if (point.x() >= box.left() && point.x() <= box.right())
             return axis;
     }
     return -1;
@@ -166,7 +171,7 @@ void FactorBoard::paintEvent(QPaintEvent *)
     const Theme &theme = Theme::instance();
     QPainter painter(this);
     painter.setRenderHint(QPainter::Antialiasing);
-    const int target = m_dragged.axis >= 0 ? axisAt(m_pointer) : -1;
+    const int target = m_origin >= 0 ? m_current.axis : -1;
     const auto paintChip = [&](const QRect &rect, int axis, std::int64_t factor, bool current) {
         const QColor color = theme.color(inkOf(axis));
         painter.setPen(QPen(current ? theme.color(Token::Accent) : color, current ? 2 : 1));
@@ -192,18 +197,18 @@ void FactorBoard::paintEvent(QPaintEvent *)
         const auto &factors = m_factors[static_cast<std::size_t>(axis)];
         for (int i = 0; i < static_cast<int>(factors.size()); ++i) {
             const Chip chip{axis, i};
-            if (chip == m_dragged)
+            if (m_origin >= 0 && chip == m_current)
                 continue;
             paintChip(chipOf(axis, i), axis, factors[static_cast<std::size_t>(i)],
                       hasFocus() && chip == m_current);
         }
     }
-    if (m_dragged.axis >= 0) {
-        QRect rect = chipOf(m_dragged.axis, m_dragged.index);
-        rect.translate(m_pointer - m_press);
+    if (m_origin >= 0) {
+        QRect rect = chipOf(m_current.axis, m_current.index);
+        rect.moveTopLeft(m_pointer - m_grip);
         paintChip(
-            rect, m_dragged.axis,
-            m_factors[static_cast<std::size_t>(m_dragged.axis)][static_cast<std::size_t>(m_dragged.index)],
+            rect, m_current.axis,
+            m_factors[static_cast<std::size_t>(m_current.axis)][static_cast<std::size_t>(m_current.index)],
             true);
     }
 }
@@ -212,12 +217,13 @@ void FactorBoard::mousePressEvent(QMouseEvent *event)
 {
     if (event->button() != Qt::LeftButton)
         return;
-    m_press = m_pointer = event->position().toPoint();
-    const Chip chip = chipAt(m_press);
+    m_pointer = event->position().toPoint();
+    const Chip chip = chipAt(m_pointer);
     if (chip.axis < 0)
         return;
     m_current = chip;
-    m_dragged = chip;
+    m_origin = chip.axis;
+    m_grip = m_pointer - chipOf(chip.axis, chip.index).topLeft();
     describe();
     update();
 }
@@ -225,38 +231,54 @@ void FactorBoard::mousePressEvent(QMouseEvent *event)
 void FactorBoard::mouseMoveEvent(QMouseEvent *event)
 {
     m_pointer = event->position().toPoint();
-    if (m_dragged.axis < 0)
-        setCursor(chipAt(m_pointer).axis >= 0 ? Qt::OpenHandCursor : Qt::ArrowCursor);
-    else
-        setCursor(Qt::ClosedHandCursor);
-    if (m_dragged.axis >= 0)
-        update();
+    if (m_origin < 0)
+        return setCursor(chipAt(m_pointer).axis >= 0 ? Qt::OpenHandCursor : Qt::ArrowCursor);
+    setCursor(Qt::ClosedHandCursor);
+    dragTo(axisAt(m_pointer));
+    update();
 }
 
 void FactorBoard::mouseReleaseEvent(QMouseEvent *event)
 {
-    const Chip chip = m_dragged;
-    m_dragged = {};
+    if (event->button() != Qt::LeftButton || m_origin < 0)
+        return;
+    dragTo(axisAt(event->position().toPoint()));
+    drop();
+}
+
+void FactorBoard::dragTo(int axis)
+{
+    if (axis >= 0)
+        move(m_factors[static_cast<std::size_t>(m_current.axis)][static_cast<std::size_t>(m_current.index)],
+             m_current.axis, axis);
+}
+
+void FactorBoard::drop()
+{
+    if (m_origin < 0)
+        return;
+    m_origin = -1;
     unsetCursor();
     update();
-    const int to = axisAt(event->position().toPoint());
-    if (chip.axis < 0 || to < 0)
-        return;
-    move(m_factors[static_cast<std::size_t>(chip.axis)][static_cast<std::size_t>(chip.index)], chip.axis, to);
+    emit dropped();
 }
 
 void FactorBoard::keyPressEvent(QKeyEvent *event)
 {
+    if (event->key() == Qt::Key_Escape && m_origin >= 0) {
+        dragTo(m_origin);
+        return drop();
+    }
     const int by = event->key() == Qt::Key_Left ? -1 : event->key() == Qt::Key_Right ? 1 : 0;
     const auto all = chips();
     if (by == 0 || all.empty())
         return QWidget::keyPressEvent(event);
     if (event->modifiers() & Qt::ControlModifier) {
         const int to = m_current.axis + by;
-        if (m_current.axis >= 0 && to >= 0 && to < axes)
-            move(m_factors[static_cast<std::size_t>(m_current.axis)]
-                          [static_cast<std::size_t>(m_current.index)],
-                 m_current.axis, to);
+        if (m_current.axis >= 0 && to >= 0 && to < axes) {
+            dragTo(to);
+            emit dropped();
+        }
         return;
     }
     const auto at = std::find(all.begin(), all.end(), m_current) - all.begin();
@@ -275,6 +297,7 @@ void FactorBoard::focusInEvent(QFocusEvent *event)
 void FactorBoard::focusOutEvent(QFocusEvent *event)
 {
     QWidget::focusOutEvent(event);
+    drop();
     update();
 }
 

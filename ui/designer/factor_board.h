@@ -10,7 +10,8 @@
 namespace rankyard::ui {
 
 /// The axes of a layout as boxes of prime factors: a factor is dragged from one axis to another, so that the number of ranks
-/// stays what it is. Keys: Left and Right choose a factor, with Ctrl they move it to the axis beside. GUI thread.
+/// stays what it is. It is in the axis that the pointer is over while it is dragged; Escape takes it back to where it came from.
+/// Keys: Left and Right choose a factor, with Ctrl they move it to the axis beside. GUI thread.
 class FactorBoard : public QWidget
 {
     Q_OBJECT
@@ -35,6 +36,7 @@ public:
 
 signals:
     void moved(int from, int to); ///< sizes() has the new ones
+    void dropped();               ///< what follows is another drag
 
 protected:
     void paintEvent(QPaintEvent *event) override;
@@ -53,16 +55,18 @@ private:
         bool operator==(const Chip &) const = default;
     };
     Chip chipAt(const QPoint &point) const;
-    int axisAt(const QPoint &point) const;
+    int axisAt(const QPoint &point) const; ///< above and below an axis too: a drag need not be straight
     std::vector<Chip> chips() const;
     void describe();
+    void dragTo(int axis);
+    void drop();
 
     std::array<std::int64_t, axes> m_sizes{1, 1, 1, 1};
     std::array<std::vector<std::int64_t>, axes> m_factors;
-    Chip m_current;
-    Chip m_dragged;
+    Chip m_current;    ///< the dragged one while there is one
+    int m_origin = -1; ///< axis that the dragged factor came from; −1: none is dragged
     QPoint m_pointer;
-    QPoint m_press;
+    QPoint m_grip; ///< of the pointer in the dragged chip
 };
 
 } // namespace rankyard::ui

@@ -21,7 +21,7 @@ FigureRow::FigureRow(const predict::Figure &figure, QWidget *parent)
     setFocusPolicy(Qt::StrongFocus);
     setCursor(Qt::PointingHandCursor);
     auto *column = new QVBoxLayout(this);
-    column->setContentsMargins(4, 2, 4, 2);
+    column->setContentsMargins(0, 2, 0, 2); // flush with the rest of its column
     column->setSpacing(4);
     auto *row = new QHBoxLayout;
     row->setSpacing(8);

@@ -9,13 +9,15 @@
 
 namespace rankyard::ui {
 
-/// Names of kinds beside their colours, in one line; what has no room is left out and stands in the tooltip.
+/// Names of kinds beside their colours, in two lines at most; what has no room is counted, and stands in the tooltip. GUI thread.
 class KindLegend : public QWidget
 {
     Q_OBJECT
 public:
     explicit KindLegend(QWidget *parent = nullptr);
     void setKinds(std::vector<Kind> kinds);
+    bool hasHeightForWidth() const override { return true; }
+    int heightForWidth(int width) const override;
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override { return {0, sizeHint().height()}; }
 
@@ -23,6 +25,14 @@ protected:
     void paintEvent(QPaintEvent *event) override;
 
 private:
+    struct Place {
+        int x;
+        int line;
+        int width;
+    };
+    /// As many as have room in `width`; fewer than there are kinds: a count follows in the room left for it.
+    std::vector<Place> places(int width) const;
+
     std::vector<Kind> m_kinds;
 };
 

@@ -16,6 +16,12 @@
 
 namespace rankyard::ui {
 
+namespace {
+
+constexpr double ticks[] = {0, 1 / 2.2, 2 / 2.2}; ///< of the time axis, as shares of its length
+
+} // namespace
+
 LayoutScatter::LayoutScatter(QWidget *parent) : QWidget(parent)
 {
     setFocusPolicy(Qt::StrongFocus);
@@ -67,7 +73,9 @@ void LayoutScatter::setOutcome(std::shared_ptr<const search::Outcome> outcome)
 QRectF LayoutScatter::plot() const
 {
     const QFontMetrics metrics(Theme::instance().font(FontRole::MonoSmall));
-    const double left = metrics.horizontalAdvance(QStringLiteral("888 min")) + 12;
+    double left = metrics.horizontalAdvance(QStringLiteral("888 ms")) + 12;
+    for (const double at : ticks)
+        left = std::max(left, metrics.horizontalAdvance(formatSeconds(m_seconds * at)) + 12.0);
     return {left, 10, std::max(10.0, width() - left - 14),
             std::max(10.0, height() - 2.0 * metrics.height() - 18)};
 }
@@ -102,11 +110,11 @@ void LayoutScatter::paintEvent(QPaintEvent *)
     if (!m_outcome)
         return;
     painter.setPen(theme.color(Token::Muted));
-    for (int i = 0; i <= 2; ++i) {
-        const double y = box.bottom() - i / 2.2 * box.height();
+    for (const double at : ticks) {
+        const double y = box.bottom() - at * box.height();
         painter.drawText(QRectF(0, y - metrics.height() / 2.0, box.left() - 6, metrics.height()),
                          Qt::AlignRight | Qt::AlignVCenter,
-                         i == 0 ? QStringLiteral("0") : formatSeconds(m_seconds * i / 2.2));
+                         at == 0 ? QStringLiteral("0") : formatSeconds(m_seconds * at));
     }
     painter.drawText(QRectF(box.left(), box.bottom() + 4, box.width(), metrics.height()), Qt::AlignLeft,
                      QStringLiteral("0"));
@@ -114,7 +122,7 @@ void LayoutScatter::paintEvent(QPaintEvent *)
                      formatValue(m_bytes, Unit::Bytes));
     painter.drawText(
         QRectF(box.left(), box.bottom() + 4 + metrics.height(), box.width(), metrics.height() + 2),
-        Qt::AlignHCenter, tr("memory of the fullest rank"));
+        Qt::AlignHCenter, tr("peak memory"));
     const double usable = box.left() + m_outcome->capacity.usable() / m_bytes * box.width();
     painter.setPen(QPen(theme.color(Token::Bad), 1, Qt::DashLine));
     painter.drawLine(QPointF(usable, box.top()), QPointF(usable, box.bottom()));

@@ -41,7 +41,6 @@ RankPanel::RankPanel(QWidget *parent)
     m_summary->setProperty("tone", "muted");
     m_summary->setProperty("data", true);
     setRole(m_summary, FontRole::Small);
-    // Where there is no room, the colours have their actions.
     auto *head = new NarrowRow(this);
     auto *title = new QLabel(tr("Ranks on the cluster"), head);
     setRole(title, FontRole::Strong);
@@ -50,7 +49,7 @@ RankPanel::RankPanel(QWidget *parent)
     head->row()->addWidget(m_summary, 1);
     head->row()->addWidget(m_colouring);
     head->addGiving(m_colouring);
-    head->addGiving(title);
+    head->addGiving(title); // the map says it
     headLayout()->addWidget(head, 1);
     body()->addWidget(m_map, 1);
     m_detail->setWordWrap(true);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/designer/search_view.h"
 
+#include "ui/common/elided_label.h"
 #include "ui/common/format.h"
 #include "ui/common/theme.h"
 #include "ui/designer/layout_scatter.h"
@@ -18,6 +19,15 @@
 #include <cmath>
 
 namespace rankyard::ui {
+
+namespace {
+
+/// Numbers first: they have room in any width, and the layout's many words are in its tooltip too.
+enum class Column { Step, Peak, Left, Mfu, Layout, Why };
+
+bool isNumber(Column column) { return column < Column::Layout; }
+
+} // namespace
 
 void SearchModel::setOutcome(std::shared_ptr<const search::Outcome> outcome)
 {
@@ -44,33 +54,34 @@ QVariant SearchModel::data(const QModelIndex &index, int role) const
         return {};
     const Row &row = m_rows[static_cast<std::size_t>(index.row())];
     const search::Candidate &what = *row.candidate;
-    const int column = index.column();
+    const auto column = static_cast<Column>(index.column());
     if (role == Qt::ForegroundRole && !row.fits)
         return Theme::instance().color(Token::Warn);
-    if (role == Qt::FontRole && column < 5)
-        return Theme::instance().font(FontRole::MonoSmall);
-    if (role == Qt::TextAlignmentRole && column > 0 && column < 5)
+    if (role == Qt::FontRole)
+        return Theme::instance().font(column == Column::Why ? FontRole::Small : FontRole::MonoSmall);
+    if (role == Qt::TextAlignmentRole && isNumber(column))
         return QVariant::fromValue(Qt::Alignment(Qt::AlignRight | Qt::AlignVCenter));
-    if (role == Qt::ToolTipRole && (column == 0 || column == 5))
-        return column == 0 ? QString::fromStdString(search::textOf(what.choice))
-                           : QString::fromStdString(what.why);
+    if (role == Qt::ToolTipRole && !isNumber(column))
+        return column == Column::Layout ? QString::fromStdString(search::textOf(what.choice))
+                                        : QString::fromStdString(what.why);
     if (role != Qt::DisplayRole)
         return {};
     switch (column) {
-    case 0:
+    case Column::Layout:
         return QString::fromStdString(search::textOf(what.choice));
-    case 1:
+    case Column::Step:
         return formatSeconds(what.time.seconds);
-    case 2:
+    case Column::Mfu:
         return formatShort(100 * what.mfu, Unit::Percent);
-    case 3:
+    case Column::Peak:
         return formatValue(what.bytes, Unit::Bytes);
-    case 4:
+    case Column::Left:
         return what.margin >= 0 ? formatValue(what.margin, Unit::Bytes)
                                 : QStringLiteral("−") + formatValue(-what.margin, Unit::Bytes);
-    default:
-        return QString::fromStdString(what.why);
+    case Column::Why:
+        break;
     }
+    return QString::fromStdString(what.why);
 }
 
 QVariant SearchModel::headerData(int section, Qt::Orientation orientation, int role) const
@@ -78,11 +89,11 @@ QVariant SearchModel::headerData(int section, Qt::Orientation orientation, int r
     if (orientation != Qt::Horizontal)
         return {};
     if (role == Qt::TextAlignmentRole)
-        return QVariant::fromValue(
-            Qt::Alignment((section > 0 && section < 5 ? Qt::AlignRight : Qt::AlignLeft) | Qt::AlignVCenter));
+        return QVariant::fromValue(Qt::Alignment(
+            (isNumber(static_cast<Column>(section)) ? Qt::AlignRight : Qt::AlignLeft) | Qt::AlignVCenter));
     if (role != Qt::DisplayRole)
         return {};
-    const QString names[] = {tr("Layout"), tr("Step"), tr("MFU"), tr("Peak"), tr("Left"), tr("Bound by")};
+    const QString names[] = {tr("Step"), tr("Peak"), tr("Left"), tr("MFU"), tr("Layout"), tr("Bound by")};
     return names[section];
 }
 
@@ -95,7 +106,8 @@ SearchView::SearchView(QWidget *parent)
       m_start(new QPushButton(this)),
       m_use(new QPushButton(tr("Use this layout"), this)),
       m_bar(new QProgressBar(this)),
-      m_summary(new QLabel(this))
+      m_summary(new QLabel(this)),
+      m_rejected(new ElidedLabel(this))
 {
     auto *column = new QVBoxLayout(this);
     column->setContentsMargins(12, 4, 12, 8);
@@ -110,6 +122,10 @@ SearchView::SearchView(QWidget *parent)
     row->addWidget(m_use);
     row->addWidget(m_start);
     column->addLayout(row);
+    m_rejected->setProperty("data", true);
+    m_rejected->setProperty("tone", "muted");
+    setRole(m_rejected, FontRole::Small);
+    column->addWidget(m_rejected);
     m_bar->setRange(0, 1000);
     m_bar->setTextVisible(false);
     m_bar->setFixedHeight(6);
@@ -124,6 +140,11 @@ SearchView::SearchView(QWidget *parent)
     m_table->setAccessibleName(tr("Layouts that were found"));
     m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
     m_table->setSelectionMode(QAbstractItemView::SingleSelection);
+    m_table->setProperty("plain", true);
+    for (QWidget *drawn : {static_cast<QWidget *>(m_table), static_cast<QWidget *>(m_scatter)}) {
+        drawn->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Ignored); // they live with what is left
+        drawn->setMinimumHeight(80);
+    }
     m_table->setShowGrid(false);
     m_table->setWordWrap(false);
     m_table->setTabKeyNavigation(false);
@@ -175,8 +196,6 @@ void SearchView::take(const std::shared_ptr<const search::Outcome> &outcome)
     m_model->setOutcome(outcome);
     m_scatter->setOutcome(outcome);
     m_table->resizeColumnsToContents();
-    for (int column = 0; column < 5; ++column) // heads are padded
-        m_table->setColumnWidth(column, m_table->columnWidth(column) + Theme::instance().scaled(14));
     if (m_model->rowCount() > 0)
         m_table->setCurrentIndex(m_model->index(0, 0));
     refresh();
@@ -195,6 +214,7 @@ void SearchView::refresh()
     m_use->setVisible(found);
     m_table->setVisible(found);
     m_scatter->setVisible(found);
+    m_rejected->setVisible(false);
     if (running) {
         m_summary->setText(tr("Weighing every legal layout of this model on the cluster"));
         return;
@@ -223,12 +243,12 @@ void SearchView::refresh()
         rules.emplace_back(count, rule);
     std::sort(rules.rbegin(), rules.rend());
     QStringList reasons;
-    for (std::size_t i = 0; i < std::min<std::size_t>(rules.size(), 3); ++i)
+    for (std::size_t i = 0; i < rules.size(); ++i)
         reasons << QStringLiteral("%1 (%2)").arg(
             QString::fromStdString(rules[i].second),
             formatValue(static_cast<double>(rules[i].first), Unit::Count));
-    if (!reasons.isEmpty())
-        parts << tr("rejected: %1").arg(reasons.join(QStringLiteral(", ")));
+    m_rejected->setVisible(!reasons.isEmpty());
+    m_rejected->setFullText(tr("Rejected: %1").arg(reasons.join(QStringLiteral(", "))));
     m_summary->setText(parts.join(QStringLiteral(" · ")));
 }
 

@@ -15,6 +15,7 @@ class QTableView;
 
 namespace rankyard::ui {
 
+class ElidedLabel;
 class LayoutScatter;
 class SearchTask;
 
@@ -76,6 +77,7 @@ private:
     QPushButton *m_use;
     QProgressBar *m_bar;
     QLabel *m_summary;
+    ElidedLabel *m_rejected; ///< by how many layouts each rule was broken
     std::optional<spec::JobSpec> m_job;
     std::shared_ptr<const cluster::Cluster> m_cluster;
     std::shared_ptr<const search::Outcome> m_outcome;

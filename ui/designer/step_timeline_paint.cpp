@@ -148,13 +148,13 @@ void StepTimeline::paintLabels(QPainter &painter) const
         if (m_lanes[at(lane)].stream != plan::Stream::Compute)
             continue;
         const QRectF box = laneRect(lane);
-        // Not every stage when there are many.
-        if (box.center().y() < next)
+        // Whole, also where the lane is less high than its name; not every stage when there are many.
+        const double top = std::max(box.center().y() - metrics.height() / 2.0, plot().top());
+        if (top < next)
             continue;
-        next = box.center().y() + metrics.height();
-        painter.drawText(
-            QRectF(8, box.center().y() - metrics.height() / 2.0, plot().left() - 10, metrics.height()),
-            Qt::AlignVCenter, tr("Stage %1").arg(m_lanes[at(lane)].stage));
+        next = top + metrics.height();
+        painter.drawText(QRectF(8, top, plot().left() - 10, metrics.height()), Qt::AlignVCenter,
+                         tr("Stage %1").arg(m_lanes[at(lane)].stage));
     }
 }
 

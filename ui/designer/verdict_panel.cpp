@@ -199,7 +199,7 @@ void VerdictPanel::buildTarget()
 {
     m_targetRow = new QWidget(widget());
     auto *row = new QHBoxLayout(m_targetRow);
-    row->setContentsMargins(4, 0, 4, 0);
+    row->setContentsMargins(0, 0, 0, 0);
     auto *name = new QLabel(tr("Tokens to see"), m_targetRow);
     name->setProperty("tone", "muted");
     m_target = new QLineEdit(m_targetRow);
@@ -373,7 +373,7 @@ void VerdictPanel::fillTraffic()
         QLabel *below = put(row++, 0, link, false);
         below->setProperty("tone", leaves ? "warn" : "muted");
         below->setToolTip(tip);
-        m_traffic->addWidget(below, row - 1, 0, 1, 4);
+        m_traffic->addWidget(below, row - 1, 0, 1, timed ? 4 : 2);
     }
 }
 
