@@ -11,6 +11,7 @@
 #include "ui/common/empty_state.h"
 #include "ui/common/format.h"
 #include "ui/common/narrow_row.h"
+#include "ui/common/rows.h"
 #include "ui/common/segmented.h"
 #include "ui/common/settings.h"
 
@@ -27,6 +28,8 @@
 #include <QTableView>
 #include <QThreadPool>
 #include <QUrl>
+
+#include <utility>
 
 namespace rankyard::ui {
 
@@ -86,6 +89,7 @@ ClusterPage::ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *
     layout->setContentsMargins(0, 0, 0, 0);
     layout->addWidget(m_outer);
     m_matrix->table()->installEventFilter(this);
+    orderFocus(this);
     setFocusPolicy(Qt::StrongFocus);
     setFocusProxy(m_canvas);
     if (!settings->bringBack(QStringLiteral("cluster"), m_splitter))
@@ -207,7 +211,11 @@ void ClusterPage::openLater(const QString &what)
                 if (!page || number != page->m_asked)
                     return;
                 page->m_shown = number;
+                const bool gone = std::exchange(page->m_starting, false) && !*read && what != local;
+                if (gone) // what was open last time: this machine is always there
+                    return page->openLater(local);
                 (void)page->present(what, std::move(*read));
+                emit page->ready();
             },
             Qt::QueuedConnection);
     });
@@ -269,11 +277,10 @@ void ClusterPage::refreshUse()
 
 void ClusterPage::openSomething()
 {
-    if (m_cluster || m_outer->currentWidget() == m_empty)
+    if (m_cluster || isOpening() || m_outer->currentWidget() == m_empty)
         return;
-    const QString last = m_settings->value(openKey, QString(local)).toString();
-    if (!open(last) && last != local)
-        (void)open(local);
+    m_starting = true;
+    openLater(m_settings->value(openKey, QString(local)).toString());
 }
 
 void ClusterPage::setView(View view)

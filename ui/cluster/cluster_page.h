@@ -45,7 +45,7 @@ public:
     /// The same, read on another thread: a large file holds up nothing. The newest one asked for is shown.
     void openLater(const QString &what);
     bool isOpening() const { return m_shown != m_asked; }
-    /// What was open when the program ended, or this machine; only when nothing is open.
+    /// What was open when the program ended, or this machine; only when nothing is open. Read on another thread.
     void openSomething();
     void setView(View view);
     View view() const;
@@ -58,6 +58,9 @@ public:
     LiveUse *use() const { return m_use; }
     const cluster::Cluster *cluster() const { return m_cluster.get(); }
     QString summary() const;
+
+signals:
+    void ready(); ///< what was asked for by openLater is shown
 
 protected:
     void keyPressEvent(QKeyEvent *event) override;
@@ -96,6 +99,7 @@ private:
     LiveUse *m_use;
     std::uint64_t m_asked = 0; ///< by openLater
     std::uint64_t m_shown = 0;
+    bool m_starting = false; ///< what is read was open last time, and may be gone
     std::unique_ptr<cluster::Cluster> m_cluster;
     std::unique_ptr<cluster::Slots> m_slots;
     QString m_what;

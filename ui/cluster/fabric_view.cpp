@@ -4,6 +4,7 @@
 #include "ui/cluster/device_text.h"
 #include "ui/common/format.h"
 #include "ui/common/theme.h"
+#include "ui/common/zoom_canvas.h"
 
 #include <QPainter>
 
@@ -136,6 +137,8 @@ void FabricView::paintEvent(QPaintEvent *)
                          fact);
         y += theme.scaled(22);
     }
+    if (hasFocus())
+        paintFocusRing(painter, rect());
 }
 
 void FabricView::paintSwitches(QPainter &painter, const Shape &shape) const

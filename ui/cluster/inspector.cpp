@@ -4,13 +4,13 @@
 #include "engine/cluster/catalogue.h"
 #include "ui/cluster/device_text.h"
 #include "ui/common/format.h"
+#include "ui/common/rows.h"
 #include "ui/common/theme.h"
 
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QSignalBlocker>
 #include <QSpinBox>
-#include <QStyle>
 #include <QVBoxLayout>
 
 #include <cmath>
@@ -18,14 +18,6 @@
 namespace rankyard::ui {
 
 namespace {
-
-void empty(QLayout *layout)
-{
-    while (QLayoutItem *item = layout->takeAt(0)) {
-        delete item->widget();
-        delete item;
-    }
-}
 
 QString flops(double rate) { return QStringLiteral("%1 TFLOP/s").arg(QString::number(rate / 1e12, 'g', 4)); }
 
@@ -112,37 +104,20 @@ Inspector::Inspector(QWidget *parent) : QScrollArea(parent)
 
 void Inspector::line(QVBoxLayout *into, const QString &name, const QString &value, const char *tone)
 {
-    auto *row = new QWidget;
-    auto *layout = new QHBoxLayout(row);
-    layout->setContentsMargins(0, 0, 0, 0);
-    layout->setSpacing(12);
-    auto *left = new QLabel(name, row);
-    left->setProperty("tone", "muted");
-    auto *right = new QLabel(value, row);
-    right->setProperty("data", true);
-    right->setWordWrap(true);
-    right->setAlignment(Qt::AlignRight | Qt::AlignTop);
-    right->setTextInteractionFlags(Qt::TextSelectableByMouse);
+    QLabel *what = nullptr;
+    into->addWidget(valueRow(name, value, nullptr, &what));
     if (tone)
-        right->setProperty("tone", tone);
-    setRole(right, FontRole::Mono);
-    layout->addWidget(left, 0, Qt::AlignTop);
-    layout->addWidget(right, 1);
-    into->addWidget(row);
+        what->setProperty("tone", tone);
 }
 
 void Inspector::setCluster(const cluster::Cluster *cluster, const cluster::Slots *places)
 {
     m_cluster = cluster;
     m_slots = places;
-    empty(m_notes);
+    clear(m_notes);
     if (cluster) {
         for (const std::string &note : cluster->notes) {
-            auto *label = new QLabel(QString::fromStdString(note));
-            label->setWordWrap(true);
-            label->setProperty("tone", "muted");
-            label->setProperty("data", true);
-            m_notes->addWidget(label);
+            m_notes->addWidget(remark(QString::fromStdString(note)));
         }
     }
     // A first layout that anybody would try: tensor groups as wide as a node, replicas over nodes.
@@ -194,9 +169,7 @@ void Inspector::rebuildOverlay()
                   .arg(formatStep(world), formatStep(m_slots->count()));
     }
     m_verdict->setText(text);
-    m_verdict->setProperty("tone", tone);
-    m_verdict->style()->unpolish(m_verdict);
-    m_verdict->style()->polish(m_verdict);
+    setTone(m_verdict, tone);
     fillGroups();
     emit overlayChanged();
 }
@@ -224,7 +197,7 @@ QStringList Inspector::useRows() const { return m_useRows; }
 /// Without a selection the machine's own.
 void Inspector::fillUse()
 {
-    empty(m_useLines);
+    clear(m_useLines);
     m_useRows.clear();
     const auto add = [this](const QString &name, const QString &value) {
         line(m_useLines, name, value);
@@ -257,7 +230,7 @@ void Inspector::fillUse()
 
 void Inspector::fillFacts()
 {
-    empty(m_facts);
+    clear(m_facts);
     if (!m_cluster || !m_slots) {
         m_title->setText(tr("Nothing is open"));
         return;
@@ -309,17 +282,14 @@ void Inspector::fillFacts()
 
 void Inspector::fillGroups()
 {
-    empty(m_groups);
+    clear(m_groups);
     const bool ranked = m_slot >= 0 && m_slot < m_overlay.world();
     m_groupsTitle->setText(ranked ? tr("Groups of rank %1").arg(formatStep(m_slot)) : tr("Groups of a rank"));
     if (!ranked) {
-        auto *hint =
-            new QLabel(m_overlay.isEmpty() ? tr("The layout does not fit.")
-                           : m_slot >= 0   ? tr("No rank runs here.")
-                                           : tr("Select a GPU or a core to see whom its rank talks to."));
-        hint->setWordWrap(true);
-        hint->setProperty("tone", "muted");
-        m_groups->addWidget(hint);
+        m_groups->addWidget(remark(m_overlay.isEmpty() ? tr("The layout does not fit.")
+                                       : m_slot >= 0
+                                       ? tr("No rank runs here.")
+                                       : tr("Select a GPU or a core to see whom its rank talks to.")));
         return;
     }
     const auto groups = m_overlay.groupsOf(*m_slots, m_slot);

@@ -69,7 +69,8 @@ public:
         painter->setPen(theme.color(path == Path::Self ? Token::Muted : Token::Text));
         painter->drawText(option.rect, Qt::AlignCenter, index.data().toString());
         if (current == index) {
-            painter->setPen(QPen(theme.color(Token::Accent), 2));
+            painter->setPen(view->hasFocus() ? QPen(theme.color(Token::Accent), 2)
+                                             : QPen(theme.color(Token::Muted), 1));
             painter->drawRect(option.rect.adjusted(1, 1, -1, -1));
         }
         painter->restore();

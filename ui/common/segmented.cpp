@@ -3,6 +3,7 @@
 
 #include <QAction>
 #include <QButtonGroup>
+#include <QFocusEvent>
 #include <QHBoxLayout>
 #include <QMenu>
 #include <QToolButton>
@@ -93,6 +94,14 @@ void Segmented::elide()
     const QString shown = metrics.elidedText(m_name, Qt::ElideRight, room);
     m_fold->setText(shown + arrow);
     m_fold->setToolTip(shown == m_name ? QString() : m_name);
+}
+
+/// No proxy: Tab would come by the frame, and from there jump to the button.
+void Segmented::focusInEvent(QFocusEvent *event)
+{
+    QAbstractButton *button = isFolded() ? m_fold : m_group->checkedButton();
+    if (button)
+        button->setFocus(event->reason());
 }
 
 void Segmented::resizeEvent(QResizeEvent *event)

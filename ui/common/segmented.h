@@ -35,6 +35,7 @@ signals:
     void changed(int index);
 
 protected:
+    void focusInEvent(QFocusEvent *event) override;
     void resizeEvent(QResizeEvent *event) override;
 
 private:

@@ -31,12 +31,16 @@ ZoomCanvas::ZoomCanvas(QWidget *parent) : QWidget(parent)
 
 void ZoomCanvas::paintRing(QPainter &painter) const
 {
-    if (!m_ring)
-        return;
+    if (m_ring)
+        paintFocusRing(painter, rect());
+}
+
+void paintFocusRing(QPainter &painter, const QRect &rect)
+{
     painter.setRenderHint(QPainter::Antialiasing);
     painter.setPen(QPen(Theme::instance().color(Token::Accent), 1.5));
     painter.setBrush(Qt::NoBrush);
-    painter.drawRoundedRect(QRectF(rect()).adjusted(1, 1, -1, -1), 5, 5);
+    painter.drawRoundedRect(QRectF(rect).adjusted(1, 1, -1, -1), 5, 5);
 }
 
 void ZoomCanvas::mousePressEvent(QMouseEvent *event)

@@ -42,4 +42,7 @@ private:
     bool m_ring = false;
 };
 
+/// Around a drawing that has the focus.
+void paintFocusRing(QPainter &painter, const QRect &rect);
+
 } // namespace rankyard::ui

@@ -2,12 +2,12 @@
 #include "ui/designer/axis_board.h"
 
 #include "ui/common/format.h"
+#include "ui/common/rows.h"
 #include "ui/common/theme.h"
 
 #include <QLabel>
 #include <QSignalBlocker>
 #include <QSlider>
-#include <QStyle>
 #include <QVBoxLayout>
 
 #include <algorithm>
@@ -189,9 +189,7 @@ void AxisBoard::refresh()
         tone = world == m_places ? "good" : "warn";
     }
     m_equation->setText(text);
-    m_equation->setProperty("tone", QLatin1String(tone));
-    m_equation->style()->unpolish(m_equation);
-    m_equation->style()->polish(m_equation);
+    setTone(m_equation, tone);
 }
 
 } // namespace rankyard::ui

@@ -148,11 +148,11 @@ CompareView::CompareView(QWidget *parent)
     m_hint->setWordWrap(true);
     m_hint->setProperty("tone", "muted");
     row->addWidget(m_hint, 1);
-    auto *keepIt = new QPushButton(tr("Keep this design"), this);
-    keepIt->setToolTip(tr("Remembers the design as it is: later changes are compared with it"));
+    m_keep = new QPushButton(tr("Keep this design"), this);
+    m_keep->setToolTip(tr("Remembers the design as it is: later changes are compared with it"));
     m_load->setToolTip(tr("The kept design becomes the present one; undo brings this one back"));
     row->addWidget(m_load);
-    row->addWidget(keepIt);
+    row->addWidget(m_keep);
     column->addLayout(row);
     m_table->setModel(m_model);
     m_table->setAccessibleName(tr("Differences between two designs"));
@@ -167,7 +167,7 @@ CompareView::CompareView(QWidget *parent)
     m_table->horizontalHeader()->setStretchLastSection(true);
     m_table->setTabKeyNavigation(false);
     column->addWidget(m_table, 1);
-    connect(keepIt, &QPushButton::clicked, this, &CompareView::keep);
+    connect(m_keep, &QPushButton::clicked, this, &CompareView::keep);
     connect(m_load, &QPushButton::clicked, this, [this] {
         if (m_kept)
             emit loadRequested(m_kept->document);
@@ -179,6 +179,11 @@ void CompareView::keep()
 {
     m_kept = m_now;
     refresh();
+}
+
+QWidget *CompareView::entry() const
+{
+    return m_model->rowCount() > 0 ? static_cast<QWidget *>(m_table) : m_keep;
 }
 
 void CompareView::setNow(const KeptDesign &now)

@@ -60,6 +60,7 @@ public:
     void setNow(const KeptDesign &now);
     CompareModel *model() const { return m_model; }
     QTableView *table() const { return m_table; }
+    QWidget *entry() const; ///< takes the focus when the view is gone to
 
 signals:
     void loadRequested(const rankyard::Json &document);
@@ -73,6 +74,7 @@ private:
     QTableView *m_table;
     QLabel *m_hint;
     QPushButton *m_load;
+    QPushButton *m_keep = nullptr;
 };
 
 } // namespace rankyard::ui

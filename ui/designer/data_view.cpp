@@ -69,8 +69,8 @@ void DataView::build()
     grid->setContentsMargins(12, 4, 12, 10);
     grid->setHorizontalSpacing(10);
     grid->setVerticalSpacing(8);
-    auto *choose = new QPushButton(tr("Choose text"), this);
-    choose->setToolTip(
+    m_choose = new QPushButton(tr("Choose text"), this);
+    m_choose->setToolTip(
         tr("Plain text, JSON lines, or either of them gzipped; files can be dropped here too"));
     m_fileLabel = new ElidedLabel(this);
     m_fileLabel->setProperty("data", true);
@@ -118,7 +118,7 @@ void DataView::build()
     m_sample->setProperty("tone", "muted");
     m_sample->setAlignment(Qt::AlignTop | Qt::AlignLeft);
     m_sample->setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Ignored);
-    grid->addWidget(choose, 0, 0);
+    grid->addWidget(m_choose, 0, 0);
     grid->addWidget(m_fileLabel, 0, 1, 1, 3);
     grid->addWidget(m_kind, 1, 0, 1, 2);
     grid->addWidget(m_vocabulary, 1, 2);
@@ -131,7 +131,7 @@ void DataView::build()
     grid->addWidget(m_sample, 5, 0, 1, 4);
     grid->setRowStretch(5, 1);
     grid->setColumnStretch(1, 1);
-    connect(choose, &QPushButton::clicked, this, [this] {
+    connect(m_choose, &QPushButton::clicked, this, [this] {
         const QString picked = QFileDialog::getOpenFileName(
             this, tr("Choose text"), {}, tr("Text (*.txt *.jsonl *.json *.gz);;All files (*)"));
         if (!picked.isEmpty())
@@ -213,6 +213,8 @@ void DataView::finished(const QString &name, const OrderedJson &report)
             .arg(formatStep(static_cast<qint64>(tokens * m_split->value() / 100))));
     refresh();
 }
+
+QWidget *DataView::entry() const { return m_choose; }
 
 void DataView::use()
 {

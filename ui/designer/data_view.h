@@ -38,7 +38,8 @@ public:
     QLineEdit *corpusName() const { return m_name; }
     QString result() const;
     QString sample() const;
-    void use(); ///< the prepared corpus becomes the design's
+    QWidget *entry() const; ///< takes the focus when the view is gone to
+    void use();             ///< the prepared corpus becomes the design's
 
 protected:
     void dragEnterEvent(QDragEnterEvent *event) override;
@@ -61,6 +62,7 @@ private:
     QSpinBox *m_vocabulary = nullptr;
     QLineEdit *m_name = nullptr;
     QSpinBox *m_split = nullptr;
+    QPushButton *m_choose = nullptr;
     QPushButton *m_start = nullptr;
     QPushButton *m_use = nullptr;
     QProgressBar *m_bar = nullptr;

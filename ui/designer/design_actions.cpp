@@ -34,20 +34,20 @@ void DesignPage::addActions()
     add("design.launch", tr("Launch"), tr("Starts the design as a new run on this machine"), "play",
         QKeySequence(Qt::CTRL | Qt::Key_Return), [this] { launch(); });
     add("design.step", tr("Show the predicted step"), tr("When each stage does what"), "design",
-        Qt::ALT | Qt::Key_1, [this] { setDrawer(Step); });
+        Qt::ALT | Qt::Key_1, [this] { showDrawer(Step); });
     add("design.search", tr("Search layouts"), tr("The best layouts of this model on the cluster"), "search",
         Qt::ALT | Qt::Key_2, [this] {
-            setDrawer(Search);
             m_search->start();
+            showDrawer(Search);
         });
     add("design.compare", tr("Compare designs"), tr("Two designs side by side, only what differs"), "compare",
-        Qt::ALT | Qt::Key_3, [this] { setDrawer(Compare); });
+        Qt::ALT | Qt::Key_3, [this] { showDrawer(Compare); });
     add("design.prepare", tr("Prepare a corpus"), tr("Text to tokens, for this design and others"), "inbox",
-        Qt::ALT | Qt::Key_4, [this] { setDrawer(Data); });
+        Qt::ALT | Qt::Key_4, [this] { showDrawer(Data); });
     add("design.keep", tr("Keep this design to compare"), tr("Later changes are compared with it"),
         "checkpoint", Qt::CTRL | Qt::Key_D, [this] {
             m_compare->keep();
-            setDrawer(Compare);
+            showDrawer(Compare);
         });
     const std::tuple<const char *, QString, RankMap::Colouring> colours[] = {
         {"design.stages", tr("Colour ranks by stage"), RankMap::Stages},

@@ -4,6 +4,7 @@
 #include "engine/spec/model_presets.h"
 #include "ui/common/format.h"
 #include "ui/common/icons.h"
+#include "ui/common/rows.h"
 #include "ui/common/theme.h"
 #include "ui/designer/axis_board.h"
 #include "ui/designer/cluster_choice.h"
@@ -142,17 +143,10 @@ void DesignForm::buildBatch()
     const Section batch = section(tr("Batch and precision"));
     field(batch, "batch.global", tr("Global batch"), Editor::Value);
     field(batch, "batch.micro", tr("Micro-batch"), Editor::Value);
-    auto *row = new QHBoxLayout;
-    auto *name = new QLabel(tr("Micro-batches"), batch.body);
-    name->setProperty("tone", "muted");
-    name->setToolTip(tr("Of a replica in a step: global batch / (dp · micro-batch)"));
-    m_microBatches = new QLabel(batch.body);
-    m_microBatches->setProperty("data", true);
-    m_microBatches->setContentsMargins(0, 0, 9, 0);
-    setRole(m_microBatches, FontRole::Mono);
-    row->addWidget(name, 1);
-    row->addWidget(m_microBatches);
-    batch.rows->addLayout(row);
+    QWidget *row = valueRow(tr("Micro-batches"), {}, batch.body, &m_microBatches);
+    row->setToolTip(tr("Of a replica in a step: global batch / (dp · micro-batch)"));
+    m_microBatches->setContentsMargins(0, 0, 9, 0); // below the numbers of the fields
+    batch.rows->addWidget(row);
     field(batch, "precision.compute", tr("Compute"), Editor::Choice);
     field(batch, "precision.loss_scale.mode", tr("Loss scale"), Editor::Choice);
     field(batch, "precision.loss_scale.rule", tr("Loss scale rule"), Editor::Choice);

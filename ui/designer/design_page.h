@@ -65,6 +65,7 @@ public:
     CompareView *compare() const { return m_compare; }
     DataView *data() const { return m_data; }
     void setDrawer(Drawer drawer);
+    void showDrawer(Drawer drawer); ///< and the focus goes there
     Drawer drawer() const;
     const std::shared_ptr<const predict::Verdict> &verdict() const { return m_verdict; }
     /// Everything that the document says has been judged and is drawn.
@@ -77,15 +78,20 @@ signals:
 
 protected:
     void keyPressEvent(QKeyEvent *event) override;
+    void focusInEvent(QFocusEvent *event) override;
     void showEvent(QShowEvent *event) override;
     void dragEnterEvent(QDragEnterEvent *event) override;
     void dropEvent(QDropEvent *event) override;
 
 private:
-    void addActions(); ///< design_actions.cpp
+    // design_actions.cpp
+    void addActions();
     void addEditActions();
+    // design_build.cpp
     void buildHead();
     QWidget *buildCentre();
+    void connectParts();
+    // design_files.cpp
     void chooseFile();
     void chooseRecent();
     bool mayLeave(); ///< asks where a change would be lost
@@ -93,12 +99,13 @@ private:
     Status import(const std::string &text, const QString &file);
     void chooseConfig();
     void begin(const Json &document, const QString &file);
+    void remember(const QString &file);
+    // design_page.cpp
     void documentChanged();
     void refreshHead();
     void ask();
     void compareNow();
     void take(const std::shared_ptr<const predict::Verdict> &verdict);
-    void remember(const QString &file);
     void tell(const Error &error);
 
     Context m_context;

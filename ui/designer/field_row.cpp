@@ -6,6 +6,7 @@
 #include "ui/common/theme.h"
 #include "ui/designer/problem_note.h"
 
+#include <QApplication>
 #include <QComboBox>
 #include <QEvent>
 #include <QHBoxLayout>
@@ -234,6 +235,8 @@ void FieldRow::setProblems(const std::vector<predict::Problem> &problems)
     m_problems = static_cast<int>(problems.size());
     if (m_notes) {
         // A click on one of its buttons may be on the stack.
+        if (m_notes->isAncestorOf(QApplication::focusWidget()))
+            editor()->setFocus(Qt::TabFocusReason);
         m_notes->hide();
         m_notes->deleteLater();
         m_notes = nullptr;

@@ -192,6 +192,8 @@ void LayoutScatter::keyPressEvent(QKeyEvent *event)
     const int last = static_cast<int>(m_points.size()) - 1;
     if (last >= 0 && (event->key() == Qt::Key_Left || event->key() == Qt::Key_Right))
         return select(std::clamp(m_selected + (event->key() == Qt::Key_Right ? 1 : -1), 0, last));
+    if (last >= 0 && (event->key() == Qt::Key_Home || event->key() == Qt::Key_End))
+        return select(event->key() == Qt::Key_Home ? 0 : last);
     if (m_selected >= 0 && (event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter)) {
         emit chosen(*m_points[static_cast<std::size_t>(m_selected)].candidate);
         return;

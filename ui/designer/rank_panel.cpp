@@ -5,12 +5,12 @@
 #include "ui/common/elided_label.h"
 #include "ui/common/format.h"
 #include "ui/common/narrow_row.h"
+#include "ui/common/rows.h"
 #include "ui/common/segmented.h"
 #include "ui/common/theme.h"
 
 #include <QHBoxLayout>
 #include <QLabel>
-#include <QStyle>
 
 #include <algorithm>
 
@@ -110,9 +110,7 @@ void RankPanel::refresh()
         lines << parts.join(QStringLiteral(" · "));
     }
     m_detail->setText(lines.join(QLatin1Char('\n')));
-    m_detail->setProperty("tone", tone);
-    m_detail->style()->unpolish(m_detail);
-    m_detail->style()->polish(m_detail);
+    setTone(m_detail, tone);
 }
 
 } // namespace rankyard::ui

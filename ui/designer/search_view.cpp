@@ -198,7 +198,15 @@ void SearchView::take(const std::shared_ptr<const search::Outcome> &outcome)
     m_table->resizeColumnsToContents();
     if (m_model->rowCount() > 0)
         m_table->setCurrentIndex(m_model->index(0, 0));
+    const bool waited = m_start->hasFocus();
     refresh();
+    if (waited && m_model->rowCount() > 0)
+        m_table->setFocus(Qt::TabFocusReason);
+}
+
+QWidget *SearchView::entry() const
+{
+    return m_model->rowCount() > 0 && !m_task->isRunning() ? static_cast<QWidget *>(m_table) : m_start;
 }
 
 QString SearchView::summary() const { return m_summary->text(); }

@@ -61,6 +61,7 @@ public:
     QTableView *table() const { return m_table; }
     LayoutScatter *scatter() const { return m_scatter; }
     QString summary() const;
+    QWidget *entry() const; ///< takes the focus when the view is gone to
 
 signals:
     void chosen(const rankyard::search::Choice &choice);

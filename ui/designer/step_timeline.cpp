@@ -284,6 +284,7 @@ bool StepTimeline::key(QKeyEvent *event)
 {
     const QPointF middle = plot().center();
     const double page = plot().width() / 8;
+    constexpr int farthest = 1 << 28; // more than any lane has
     switch (event->key()) {
     case Qt::Key_W:
         zoomAt(middle, 1.5);
@@ -304,6 +305,10 @@ bool StepTimeline::key(QKeyEvent *event)
     case Qt::Key_Right:
     case Qt::Key_Period:
         step(1);
+        return true;
+    case Qt::Key_Home:
+    case Qt::Key_End:
+        step(event->key() == Qt::Key_Home ? -farthest : farthest);
         return true;
     case Qt::Key_Up:
     case Qt::Key_Down: {

@@ -3,6 +3,7 @@
 
 #include "ui/cluster/device_text.h"
 #include "ui/common/format.h"
+#include "ui/common/rows.h"
 #include "ui/common/theme.h"
 #include "ui/designer/figure_row.h"
 #include "ui/designer/import_list.h"
@@ -15,7 +16,6 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QSet>
-#include <QStyle>
 #include <QVBoxLayout>
 
 #include <cmath>
@@ -24,24 +24,6 @@
 namespace rankyard::ui {
 
 namespace {
-
-void empty(QLayout *layout)
-{
-    while (QLayoutItem *item = layout->takeAt(0)) {
-        if (QWidget *widget = item->widget()) {
-            widget->hide();
-            widget->deleteLater(); // one of its buttons may have been clicked
-        }
-        delete item;
-    }
-}
-
-void setTone(QLabel *label, const char *tone)
-{
-    label->setProperty("tone", tone);
-    label->style()->unpolish(label);
-    label->style()->polish(label);
-}
 
 QString shortBytes(double bytes) { return bytes > 0 ? formatValue(bytes, Unit::Bytes) : QStringLiteral("–"); }
 
@@ -309,7 +291,8 @@ void VerdictPanel::fillFigures()
         if (row && row->isOpen())
             open.insert(QString::fromStdString(row->key()));
     }
-    empty(m_figures);
+    const FocusKeeper keeper(m_figures, m_targetRow->isHidden() ? m_bars : static_cast<QWidget *>(m_target));
+    clear(m_figures);
     if (!m_verdict)
         return;
     for (const predict::Figure &figure : m_verdict->figures) {
@@ -323,7 +306,7 @@ void VerdictPanel::fillFigures()
 
 void VerdictPanel::fillTraffic()
 {
-    empty(m_traffic);
+    clear(m_traffic);
     if (!m_verdict)
         return;
     const bool timed = m_verdict->basis == predict::Basis::Model;
@@ -395,7 +378,8 @@ QStringList VerdictPanel::trafficRows() const
 
 void VerdictPanel::fillProblems(const std::vector<predict::Problem> &problems)
 {
-    empty(m_problems);
+    const FocusKeeper keeper(m_problems, m_bars);
+    clear(m_problems);
     const bool wrong = std::any_of(problems.begin(), problems.end(),
                                    [](const auto &p) { return p.severity >= predict::Severity::Warning; });
     m_problemsTitle->setText(wrong ? tr("Problems") : tr("Worth knowing"));
@@ -409,14 +393,11 @@ void VerdictPanel::fillProblems(const std::vector<predict::Problem> &problems)
 
 void VerdictPanel::fillNotes()
 {
-    empty(m_notes);
+    clear(m_notes);
     if (!m_verdict)
         return;
     for (const std::string &note : m_verdict->notes) {
-        auto *label = new QLabel(QString::fromStdString(note), widget());
-        label->setWordWrap(true);
-        label->setProperty("tone", "muted");
-        label->setProperty("data", true);
+        QLabel *label = remark(QString::fromStdString(note), widget());
         setRole(label, FontRole::Small);
         m_notes->addWidget(label);
     }

@@ -133,6 +133,7 @@ void MainWindow::connectPages()
     connect(m_runs, &RunsPage::ready, this, &MainWindow::pageReady);
     connect(m_monitor, &MonitorPage::ready, this, &MainWindow::pageReady);
     connect(m_design, &DesignPage::ready, this, &MainWindow::pageReady);
+    connect(m_cluster, &ClusterPage::ready, this, &MainWindow::pageReady);
     connect(m_actions, &RunActions::started, this, [this](const QString &run) {
         m_strip->setJob({});
         m_hub->poke();
@@ -221,6 +222,8 @@ bool MainWindow::isReady() const
         return m_home->isReady();
     if (m_page == QLatin1String("runs"))
         return m_runs->isReady();
+    if (m_page == QLatin1String("cluster"))
+        return !m_cluster->isOpening();
     if (m_page == QLatin1String("design"))
         return m_design->isReady();
     if (m_page == QLatin1String("monitor"))
@@ -240,6 +243,13 @@ void MainWindow::closeEvent(QCloseEvent *event)
     m_settings->setValue(QStringLiteral("window/page"), m_page);
     m_settings->setValue(QStringLiteral("window/run"), m_monitor->run());
     event->accept();
+}
+
+/// From the head, which is no part of the page below it.
+void MainWindow::keyPressEvent(QKeyEvent *event)
+{
+    if (!m_registry->handleKey(m_page, event))
+        QMainWindow::keyPressEvent(event);
 }
 
 void MainWindow::resizeEvent(QResizeEvent *event)
