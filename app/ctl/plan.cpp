@@ -4,6 +4,7 @@
 #include "engine/base/units.h"
 #include "engine/cluster/sources.h"
 #include "engine/plan/combine.h"
+#include "engine/predict/capacity.h"
 #include "engine/predict/durations.h"
 #include "engine/predict/footprint.h"
 
@@ -66,6 +67,7 @@ struct Times {
     predict::JobTime job;
     predict::ProgramTime program;
     std::string basis;
+    double usable = 0; ///< bytes of a device; 0: not known
 };
 
 Result<Times> timesOf(const plan::Plan &plan, const std::string &name)
@@ -82,7 +84,8 @@ Result<Times> timesOf(const plan::Plan &plan, const std::string &name)
     RY_ASSIGN(const plan::Timeline line, predict::timelineOf(cost, plan));
     Times times{predict::jobTime(cost, plan.job), predict::programTimeOf(line),
                 (cost.machine().device.empty() ? "these cores" : cost.machine().device) + ", constants "
-                    + cost.constants().source + ", " + cost.constants().date};
+                    + cost.constants().source + ", " + cost.constants().date,
+                predict::capacityOf(cost.machine()).usable()};
     predict::settle(times.job, times.program);
     return times;
 }
@@ -111,6 +114,14 @@ void addTimes(const Times &times, OrderedJson &report)
         report["stages"][i]["compute_ms"] = 1e3 * stage.compute;
         report["stages"][i]["idle_ms"] = 1e3 * std::max(0.0, idle);
         report["stages"][i]["exposed_ms"] = std::move(exposed);
+    }
+    if (times.usable > 0) {
+        double most = 0;
+        for (const auto &rank : report["ranks"])
+            most =
+                std::max(most, rank["memory"]["peak"].get<double>() - rank["memory"]["host"].get<double>());
+        report["usable_memory"] = times.usable;
+        report["margin"] = times.usable - most;
     }
     report["notes"][0] =
         "step_ms, its 80 % interval, tflops_per_device (model FLOPs, attention whole) and mfu: the program's time line on "
@@ -161,6 +172,13 @@ void showReport(const plan::Plan &plan, const OrderedJson &report, Output &outpu
                     + formatNumber(report["tflops_per_device"].get<double>(), 3) + " TFLOP/s a device, MFU "
                     + formatNumber(100 * report["mfu"].get<double>(), 3) + " %, bubble "
                     + formatNumber(100 * report["bubble"].get<double>(), 2) + " %");
+    }
+    if (const auto margin = report.find("margin"); margin != report.end()) {
+        const double left = margin->get<double>();
+        const std::string usable = formatBytes(report["usable_memory"].get<double>());
+        output.line(left >= 0 ? "fits: " + formatBytes(left) + " of " + usable + " usable are left"
+                              : "does not fit: " + formatBytes(-left) + " more than the " + usable
+                            + " that a device has to use; rankyardctl search shows what would");
     }
     for (const auto &note : report.value("notes", OrderedJson::array()))
         output.line("note: " + (note.is_string() ? note.get<std::string>() : dumpJson(note)));

@@ -56,6 +56,12 @@ TEST_F(Planning, ALargeJobIsPricedByStage)
     const Json plan = document({"plan", large()});
     expectKeys(plan, {"ranks", "step_ms", "bubble", "tflops_per_device", "mfu", "comm", "program", "notes"});
     ASSERT_EQ(plan["ranks"].size(), 256U);
+    double most = 0;
+    for (const Json &rank : plan["ranks"])
+        most = std::max(most, rank["memory"]["peak"].get<double>());
+    EXPECT_DOUBLE_EQ(plan["margin"].get<double>(), plan["usable_memory"].get<double>() - most);
+    EXPECT_LT(plan["margin"].get<double>(), 80e9 - most) << "what the driver takes is not usable";
+    EXPECT_LE(plan["ranks"][0]["memory"]["alive"], plan["ranks"][0]["memory"]["peak"]);
     expectKeys(plan["ranks"][0], {"rank", "stage", "memory"});
     expectKeys(plan["ranks"][0]["memory"],
                {"params", "grads", "optimizer", "activations", "workspace", "peak"});
