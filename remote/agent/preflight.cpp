@@ -161,7 +161,7 @@ Status findCheckpoint(Prepared &prepared, const std::string &fingerprint)
 
 } // namespace
 
-Result<Prepared> prepareRun(StartOrder order)
+Result<Prepared> prepareRun(StartOrder order, const std::stop_token &stop)
 {
     if (!store::isRunId(order.id))
         return Error::make(Code::Usage, "this is no run id", "run").withFound(order.id);
@@ -179,7 +179,7 @@ Result<Prepared> prepareRun(StartOrder order)
             .withFound(job.cluster)
             .withExpected("local");
     RY_TRY(checkParameters(job));
-    RY_ASSIGN(plan::Plan plan, plan::makePlan(job));
+    RY_ASSIGN(plan::Plan plan, plan::makePlan(job, plan::PlanDepth::Checked, stop));
     RY_ASSIGN(const data::Corpus corpus, data::Corpus::open(job, order.jobDir));
     RY_TRY(checkMemory(plan));
     const int world = plan.grid.world();

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,8 @@ struct Prepared {
 
 /// Reads and plans the job, checks the corpus, the memory and the checkpoint to resume from. Touches nothing. Any thread; the
 /// corpus may take a while.
-Result<Prepared> prepareRun(StartOrder order);
+/// Code::Stopped soon after `stop` is requested.
+Result<Prepared> prepareRun(StartOrder order, const std::stop_token &stop = {});
 
 /// Where a run's checkpoints lie.
 std::filesystem::path checkpointDir(const spec::JobSpec &job, const std::string &jobDir,

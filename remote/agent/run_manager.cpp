@@ -23,6 +23,7 @@ RunManager::RunManager(EventLoop &loop, fs::path workerProgram, Run::Limits limi
 RunManager::~RunManager()
 {
     for (auto &[id, pending] : m_pending) {
+        pending.stop.request_stop();
         if (pending.thread.joinable())
             pending.thread.join();
     }
@@ -53,10 +54,11 @@ void RunManager::start(StartOrder order, StartReply reply)
     }
     Pending &pending = m_pending[id];
     pending.replies.push_back(std::move(reply));
-    pending.thread = std::thread([this, id, order = std::move(order)]() mutable {
-        auto prepared = std::make_shared<Result<Prepared>>(prepareRun(std::move(order)));
-        m_loop.post([this, id, prepared] { startPrepared(id, prepared); });
-    });
+    pending.thread =
+        std::thread([this, id, order = std::move(order), stop = pending.stop.get_token()]() mutable {
+            auto prepared = std::make_shared<Result<Prepared>>(prepareRun(std::move(order), stop));
+            m_loop.post([this, id, prepared] { startPrepared(id, prepared); });
+        });
 }
 
 bool RunManager::cancel(const std::string &id)
@@ -64,7 +66,7 @@ bool RunManager::cancel(const std::string &id)
     const auto at = m_pending.find(id);
     if (at == m_pending.end())
         return false;
-    at->second.cancelled = true;
+    at->second.stop.request_stop();
     return true;
 }
 
@@ -74,7 +76,7 @@ void RunManager::startPrepared(const std::string &id, const std::shared_ptr<Resu
     m_pending.erase(id);
     pending.thread.join();
     const Result<RunReport> result = [&]() -> Result<RunReport> {
-        if (pending.cancelled)
+        if (pending.stop.stop_requested())
             return Error::make(Code::Stopped, "called off before it started", id);
         if (!*prepared)
             return prepared->error();
@@ -176,6 +178,8 @@ Status RunManager::remove(const std::string &id)
 
 void RunManager::stopAll(const std::string &actor)
 {
+    for (auto &[id, pending] : m_pending)
+        pending.stop.request_stop();
     for (const auto &[id, run] : m_live)
         run->stop(actor);
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -63,7 +64,7 @@ private:
     struct Pending {
         std::vector<StartReply> replies;
         std::thread thread;
-        bool cancelled = false;
+        std::stop_source stop; ///< requested: called off
     };
     std::map<std::string, Pending> m_pending;
 };

@@ -129,6 +129,34 @@ TEST(Limits, StagesAreCheckedInAPipelineOfOneToo)
     EXPECT_TRUE(makePlan(job));
 }
 
+/// The agent plans it: a small job must not take its memory. What the refusal names is then planned.
+TEST(Limits, SubGroupsAreCounted)
+{
+    for (const char *tier : {"cpu", "nvme"}) {
+        spec::JobSpec job = baseJob(4, "1f1b");
+        job.model.layers = 7;
+        job.model.heads = 12;
+        job.model.hidden = 72;
+        job.model.seq = 6;
+        job.offload.optimizer = tier;
+        if (job.offload.optimizer == "nvme")
+            job.offload.nvmePath = "/tmp";
+        job.offload.params = "cpu";
+        job.zero.subGroup = 1;
+        const Status status = checkJob(job);
+        ASSERT_FALSE(status);
+        EXPECT_EQ(status.error().where, "zero.sub_group");
+        // 12 · 72² + 13 · 72 in each of 7 layers, 16 tokens and 6 positions and the last norm of 72: 443,664.
+        EXPECT_EQ(status.error().expected, "at least 7");
+        job.zero.subGroup = 7;
+        EXPECT_TRUE(checkJob(job));
+        job.offload.params = job.offload.optimizer = "none"; // nothing is cut then
+        job.offload.nvmePath.reset();
+        job.zero.subGroup = 1;
+        EXPECT_TRUE(checkJob(job));
+    }
+}
+
 /// Layers are numbered through the model, ops through a stage: a short program may be of a late layer.
 TEST(Limits, AStageMayHaveFewerOpsThanTheModelLayers)
 {
