@@ -2,6 +2,7 @@
 // The commands that need no worker: plan, search, advise, validate, cluster show, import, export, as scripts call them.
 #include "tests/system/system_test.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
