@@ -104,7 +104,7 @@ Status verifyTogether(const Plan &plan, ProgramKind kind);
 /// Groups and progress with every rank's own program, by rank.
 Status verifyTogether(std::span<const StepProgram *const> programs, const RankGrid &grid);
 
-/// `rankyardctl plan --json` (DESIGN 3.2), with `memory.alive` of each rank beside the arenas: what packing and kinds that peak apart add to
+/// `rankyardctl plan --json` (DESIGN 3.2), with `alive` of each rank beside the arenas: what packing and kinds that peak apart add to
 /// it; without times: who has a cost model of the cluster adds them. Traffic and programs of each
 /// stage in `stages`, the most of any stage above.
 OrderedJson planReport(const Plan &plan);

@@ -59,7 +59,6 @@ OrderedJson memoryJson(const MemoryReport &memory)
     for (int kind = 0; kind < memoryKindCount; ++kind)
         json[nameOf(static_cast<MemoryKind>(kind))] = memory.bytes[at(kind)];
     json["peak"] = memory.peak;
-    json["alive"] = memory.liveAtOnce;
     return json;
 }
 
@@ -173,7 +172,7 @@ void raise(OrderedJson &most, const OrderedJson &other)
 OrderedJson planReport(const Plan &plan)
 {
     OrderedJson ranks = OrderedJson::array();
-    std::map<std::int32_t, OrderedJson> memoryOfStage; // ranks of a role are alike
+    std::map<std::int32_t, MemoryReport> memoryOfStage; // ranks of a role are alike
     OrderedJson stages = OrderedJson::array();
     OrderedJson comm = OrderedJson::object();
     OrderedJson payload = OrderedJson::object();
@@ -182,7 +181,7 @@ OrderedJson planReport(const Plan &plan)
     for (int rank = 0; rank < plan.grid.world(); ++rank) {
         const std::int32_t stage = plan.grid.role(rank).stage;
         if (!memoryOfStage.contains(stage)) {
-            memoryOfStage[stage] = memoryJson(memoryOf(plan, rank));
+            memoryOfStage[stage] = memoryOf(plan, rank);
             const RoleReport role = roleReport(plan, rank);
             raise(comm, role.comm);
             raise(payload, role.payload);
@@ -194,7 +193,9 @@ OrderedJson planReport(const Plan &plan)
                               {"flops", role.flops},
                               {"program", countsJson(role)}});
         }
-        ranks.push_back({{"rank", rank}, {"stage", stage}, {"memory", memoryOfStage[stage]}});
+        const MemoryReport &memory = memoryOfStage[stage];
+        ranks.push_back(
+            {{"rank", rank}, {"stage", stage}, {"memory", memoryJson(memory)}, {"alive", memory.liveAtOnce}});
     }
     counts["digest"] = plan.digest();
     const OrderedJson notes = {
