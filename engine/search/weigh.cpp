@@ -104,40 +104,36 @@ std::string textOf(const Choice &choice)
     return text;
 }
 
-predict::Layout layoutOf(const spec::JobSpec &job, const Choice &choice)
-{
-    predict::Layout layout;
-    layout.dp = choice.dp;
-    layout.cp = choice.cp;
-    layout.pp = choice.pp;
-    layout.virtualStages = choice.virtualStages;
-    layout.schedule = choice.schedule;
-    layout.zero = choice.zero;
-    layout.microBatches = choice.microBatches;
-    layout.scatterEach = true;
-    layout.overlapGrads = job.comm.overlapGrads;
-    layout.overlapParams = job.comm.overlapParams;
-    layout.gradBytes = static_cast<double>(bytesOf(job.precision.reduce));
-    layout.paramBytes = static_cast<double>(bytesOf(job.precision.compute));
-    return layout;
-}
-
 Scales::Scales(const spec::JobSpec &job, const predict::CostModel &cost)
     : m_job(job),
       m_cost(cost),
+      m_layout(predict::layoutOf(job)),
       m_state(job),
       m_capacity(predict::capacityOf(cost.machine())),
       m_flops(predict::stepFlops(predict::shapeOf(job.model), static_cast<double>(job.batch.global),
                                  predict::Convention::Model3))
 {}
 
+predict::Layout Scales::layoutOf(const Choice &choice) const
+{
+    predict::Layout layout = m_layout;
+    layout.dp = choice.dp;
+    layout.cp = choice.cp;
+    layout.pp = choice.pp;
+    layout.virtualStages = choice.virtualStages;
+    layout.schedule = choice.schedule;
+    layout.zero = choice.zero;
+    layout.shard = 0;
+    layout.microBatches = choice.microBatches;
+    return layout;
+}
+
 Candidate Scales::memory(const Choice &choice, const predict::UnitTimes &unit,
                          const predict::UnitMemory &memory, const predict::PeakStages &stages) const
 {
     predict::StateBytes state = m_state;
     state.offloadOptimizer = choice.offloadOptimizer;
-    const predict::ClosedPeak peak =
-        predict::closedPeak(state, unit, memory, layoutOf(m_job, choice), stages);
+    const predict::ClosedPeak peak = predict::closedPeak(state, unit, memory, layoutOf(choice), stages);
     Candidate candidate;
     candidate.choice = choice;
     candidate.bytes = peak.peak();
@@ -171,7 +167,7 @@ double Scales::offloadSeconds(const Choice &choice, const predict::UnitTimes &un
 void Scales::time(Candidate &candidate, const predict::UnitTimes &unit) const
 {
     const Choice &choice = candidate.choice;
-    candidate.time = predict::combine(m_cost, unit, layoutOf(m_job, choice));
+    candidate.time = predict::combine(m_cost, unit, layoutOf(choice));
     if (choice.offloadOptimizer) {
         const double seconds = offloadSeconds(choice, unit);
         candidate.time.optimizer += seconds;

@@ -25,16 +25,16 @@ public:
     std::string reason(const Candidate &candidate) const;
 
 private:
+    predict::Layout layoutOf(const Choice &choice) const;
     void setMargin(Candidate &candidate) const;
     double offloadSeconds(const Choice &choice, const predict::UnitTimes &unit) const;
 
     const spec::JobSpec &m_job;
     const predict::CostModel &m_cost;
+    predict::Layout m_layout; ///< what choices do not decide
     predict::StateBytes m_state;
     predict::Capacity m_capacity;
     double m_flops; ///< of a step, model FLOPs
 };
-
-predict::Layout layoutOf(const spec::JobSpec &job, const Choice &choice);
 
 } // namespace rankyard::search
