@@ -33,6 +33,14 @@ target_compile_options(rankyard_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-vir
     $<$<BOOL:${RANKYARD_WERROR}>:-Werror>)
 target_link_libraries(rankyard_flags INTERFACE Threads::Threads)
 
+# The heap of programs that plan: a program of 10^5 ops is 10^6 small vectors, made and dropped pass by pass. Sanitizers bring their own;
+# the worker, whose memory is measured, keeps the system's.
+add_library(rankyard_heap INTERFACE)
+find_package(mimalloc 2 QUIET)
+if(mimalloc_FOUND AND NOT RANKYARD_SANITIZE)
+    target_link_libraries(rankyard_heap INTERFACE mimalloc)
+endif()
+
 # rankyard_library(NAME SOURCES a.cpp … [PUBLIC lib …] [PRIVATE lib …]): static library rankyard_NAME.
 # Without SOURCES it is a library of headers.
 function(rankyard_library name)

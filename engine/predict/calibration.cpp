@@ -174,8 +174,7 @@ const Calibrations &fittedCalibrations()
 
 Calibration asProgrammed(Calibration calibration)
 {
-    calibration.hideTensor =
-        0.4; // of a layer's four reductions, two run under the gradients of weights, in part
+    calibration.hideTensor = 1; // what stands beside computation runs under it
     calibration.hidePipeline =
         0.5; // sends have lanes of their own: one of the two ways of a micro-batch waits
     calibration.hideData = 1;

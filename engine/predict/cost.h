@@ -79,7 +79,8 @@ struct Calibration {
     double network = 0.7;  ///< share of the line rate between nodes
     double islandLatency = 8e-6; ///< seconds a collective takes at least, each step of its ring
     double networkLatency = 20e-6;
-    double hideTensor = 0;    ///< share of the tensor group's transfers that runs under computation
+    double hideTensor =
+        0; ///< share of the tensor group's transfers that runs under computation; of our programs: of those beside it
     double hideData = 0.8;    ///< share of computation under which the data group's transfers may run
     double hidePipeline = 0;  ///< share of sends between stages that runs under computation
     double contention = 0.1;  ///< how much hidden transfers slow the computation above them

@@ -117,7 +117,7 @@ double tensorSeconds(const CostModel &cost, const Shape &shape, const Micro &mic
         const double bytes = local.bytes * local.tokens * local.hidden;
         seconds += (shape.parallelBlock ? 1 : 2) * cost.collective(OpKind::AllReduce, bytes, group);
     }
-    if (cp > 1) {
+    if (cp > 1 && !micro.ours) { // keys and values gathered
         const Placement group{cp, std::clamp(island / tp, 1, cp)};
         const double bytes =
             local.bytes * 2 * local.tokens * static_cast<double>(cp) * local.kvHeads * local.headDim;
@@ -133,6 +133,63 @@ double tensorSeconds(const CostModel &cost, const Shape &shape, const Micro &mic
         seconds += share * 2 * cost.collective(OpKind::AllGather, bytes, group);
     }
     return seconds;
+}
+
+/// What a layer's ring of keys and values adds (plan/passes/context.cpp): the packing, and what of its shifts no block covers.
+struct Ring {
+    double forward = 0;
+    double backward = 0;
+    double exposedForward = 0; ///< of them, transfers
+    double exposedBackward = 0;
+};
+
+/// A shift of keys and values runs beside a block of the core; that of their gradients comes between two blocks, and nothing runs beside it.
+Ring ringOf(const CostModel &cost, const Micro &micro, const Local &local)
+{
+    Ring ring;
+    if (micro.cp < 2 || !micro.ours)
+        return ring;
+    const int cp = static_cast<int>(micro.cp);
+    const Placement group{cp, std::clamp(cost.machine().island / static_cast<int>(micro.tp), 1, cp)};
+    const double shift =
+        cost.collective(OpKind::Shift, local.bytes * 2 * local.tokens * local.kvHeads * local.headDim, group);
+    const auto seconds = [&](OpKind kind, Segment segment) {
+        return segmentSeconds(cost, local, kind, UnitKind::Attention, segment, local.tokens);
+    };
+    const auto late = [&](OpKind kind) {
+        return (cp - 1) * std::max(0.0, shift - seconds(kind, Segment::Core) / cp);
+    };
+    ring.exposedForward = late(OpKind::Forward);
+    ring.exposedBackward = late(OpKind::BackwardInput) + cp * shift;
+    ring.forward = ring.exposedForward + seconds(OpKind::Forward, Segment::Kv);
+    ring.backward = ring.exposedBackward + seconds(OpKind::Recompute, Segment::Kv)
+        + seconds(OpKind::BackwardInput, Segment::Kv);
+    return ring;
+}
+
+/// What of a layer's transfers computation waits for.
+struct Exposed {
+    double forward = 0;
+    double backward = 0;
+    double again = 0;    ///< where backward computes the layer again whole
+    double deferred = 0; ///< more in backward when the weights' gradients come later
+};
+
+/// Our programs reduce a unit's input gradient beside its weights' gradients, and nothing runs beside forward's two reductions. With
+/// sequence parallelism they gather the inputs of qkv and up again for their weights, which only gradients that come later cover.
+Exposed exposedOf(const CostModel &cost, const Micro &micro, double transfers, double attentionWeights,
+                  double mlpWeights)
+{
+    const double hide = cost.constants().hideTensor;
+    if (!micro.ours) {
+        const double shown = transfers * (1 - hide);
+        return {shown, shown * (micro.sequenceParallel ? 1.25 : 1), shown, 0};
+    }
+    if (micro.sequenceParallel)
+        return {transfers, 1.5 * transfers, 0.5 * transfers, -0.5 * hide * transfers};
+    const double one = transfers / 2;
+    const double covered = hide * (std::min(one, attentionWeights) + std::min(one, mlpWeights));
+    return {transfers, transfers - covered, one, covered};
 }
 
 /// What backward computes again, of a layer's forward.
@@ -199,29 +256,28 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
     const double share = shape.sparse()
         ? static_cast<double>(shape.layers - shape.experts.denseLayers) / static_cast<double>(shape.layers)
         : 0;
+    const Exposed shown = exposedOf(cost, micro, tensorSeconds(cost, shape, micro, local), layer.weight,
+                                    (1 - share) * dense.weight + share * sparse.weight);
     layer.forward += (1 - share) * dense.forward + share * sparse.forward;
     layer.input += (1 - share) * dense.input + share * sparse.input;
     layer.weight += (1 - share) * dense.weight + share * sparse.weight;
 
     UnitTimes unit = unitSizes(shape, micro);
     const double host = c.host * kernels;
-    const double transfers = tensorSeconds(cost, shape, micro, local);
-    // Our programs gather the inputs of qkv and up again for their weights, and nothing runs beside those transfers.
-    const bool gathers = micro.sequenceParallel && micro.ours;
-    const double shown = transfers * (1 - (gathers ? 0 : c.hideTensor));
-    const double backward = gathers ? 1.5 : micro.sequenceParallel ? 1.25 : 1; // of a forward's transfers
     const double again =
         recomputeSeconds(cost, local, recompute, layer.forward, micro.ours && !shape.sparse());
     const bool full = recompute == Recompute::Full;
-    const double twice = micro.ours ? 0.5 : 1; // of a forward's two transfers
-    unit.forward = withHost(layer.forward, host) + shown;
-    unit.backwardInput = withHost(layer.input, host) + shown * backward;
+    const Ring ring = ringOf(cost, micro, local);
+    unit.forward = withHost(layer.forward, host) + shown.forward + ring.forward;
+    unit.backwardInput = withHost(layer.input, host) + shown.backward + ring.backward;
     unit.backwardWeight = withHost(layer.weight, host / 2);
-    unit.recompute = full ? withHost(again, host) + shown * twice : again;
+    unit.recompute = full ? withHost(again, host) + shown.again + ring.forward : again;
     unit.launches = withHost(layer.forward, host) - layer.forward + withHost(layer.input, host) - layer.input
         + withHost(layer.weight, host / 2) - layer.weight + (full ? withHost(again, host) - again : 0);
     unit.parts = !full;
-    unit.exposedTensor = shown * (1 + backward + (full ? twice : 0));
+    unit.exposedTensor = shown.forward + shown.backward + ring.exposedForward + ring.exposedBackward
+        + (full ? shown.again + ring.exposedForward : 0);
+    unit.deferredTensor = full ? 0 : shown.deferred;
     unit.embedding =
         segmentSeconds(cost, local, OpKind::Forward, UnitKind::Embedding, Segment::Lookup, local.tokens)
         + segmentSeconds(cost, local, OpKind::BackwardWeight, UnitKind::Embedding, Segment::Lookup,
@@ -401,8 +457,25 @@ void takeTurns(StepTime &step, double ranksPerCore, double mean)
 
 } // namespace
 
+namespace {
+
+bool isZeroBubble(Schedule schedule)
+{
+    return schedule == Schedule::ZeroBubbleH1 || schedule == Schedule::ZeroBubbleH2
+        || schedule == Schedule::ZeroBubbleV;
+}
+
+} // namespace
+
 StepTime combine(const CostModel &cost, const UnitTimes &unit, const Layout &layout)
 {
+    if (unit.deferredTensor != 0 && layout.pp > 1 && isZeroBubble(layout.schedule)) {
+        UnitTimes deferred = unit;
+        deferred.backwardInput += unit.deferredTensor;
+        deferred.exposedTensor += unit.deferredTensor;
+        deferred.deferredTensor = 0;
+        return combine(cost, deferred, layout);
+    }
     const Calibration &c = cost.constants();
     const Machine &machine = cost.machine();
     const double m = layout.microBatches;

@@ -23,7 +23,9 @@ struct UnitTimes {
     double backwardWeight = 0;
     double recompute = 0;
     double exposedTensor = 0; ///< of those, waits for tensor, context and expert groups
-    double launches = 0;      ///< of those, waits for the host that launches kernels
+    double deferredTensor =
+        0; ///< more of them in backwardInput where a zero-bubble schedule puts weight gradients off
+    double launches = 0; ///< of those, waits for the host that launches kernels
     bool parts =
         true; ///< zero-bubble schedules put weight gradients off: not where layers are computed again whole
     double embedding = 0; ///< forward and backward

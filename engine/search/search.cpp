@@ -232,14 +232,17 @@ public:
           m_scales(job, cost),
           m_shape(predict::shapeOf(job.model)),
           m_top(static_cast<std::size_t>(std::max(1, options.top))),
-          m_most(std::max<std::size_t>(64, 8 * m_top))
+          m_most(std::max<std::size_t>(64, 8 * m_top)),
+          m_threads(options.threads > 0 ? options.threads : processorCores())
     {}
 
     Result<Outcome> run();
 
 private:
     void weigh(Share &share, std::size_t index, const UnitMemories &memories, const Stages &stages) const;
+    Status price(Candidate &candidate) const;
     void choose(Outcome &outcome, const Share &all) const;
+    void take(Outcome &outcome, Candidate &candidate, const Status &priced) const;
     void chooseNear(Outcome &outcome, const Share &all) const;
     void tell(double share) const
     {
@@ -254,6 +257,7 @@ private:
     predict::Shape m_shape;
     std::size_t m_top;
     std::size_t m_most; ///< that are kept for pricing
+    int m_threads;
     std::vector<Cut> m_cuts;
 };
 
@@ -331,32 +335,32 @@ void Search::chooseNear(Outcome &outcome, const Share &all) const
     }
 }
 
-/// Prices the best until `top` of them are known to fit.
+/// By its programs; time only where the memory suffices.
+Status Search::price(Candidate &candidate) const
+{
+    RY_TRY(m_scales.priceMemory(candidate, m_options.stop));
+    return candidate.margin >= 0 ? m_scales.priceTime(candidate, m_options.stop) : Status();
+}
+
+/// Prices the best until `top` of them are known to fit, as many at a time as there are threads: what is priced beyond the last one
+/// that is needed is thrown away, so that their number does not matter.
 void Search::choose(Outcome &outcome, const Share &all) const
 {
     const auto begin = Clock::now();
-    for (Candidate &candidate : distinct(all.fitting.sorted())) {
-        if (outcome.best.size() == m_top || m_options.stop.stop_requested())
-            break;
-        tell(weighing
-             + (1 - weighing) * static_cast<double>(outcome.best.size()) / static_cast<double>(m_top));
+    std::vector<Candidate> list = distinct(all.fitting.sorted());
+    const std::size_t wave = m_options.price ? static_cast<std::size_t>(m_threads) : list.size();
+    for (std::size_t first = 0; first < list.size() && outcome.best.size() < m_top; first += wave) {
+        const std::size_t count = std::min(wave, list.size() - first);
+        std::vector<Status> priced(count);
         if (m_options.price) {
-            Status priced = m_scales.priceMemory(candidate, m_options.stop);
-            const bool fits = priced && candidate.margin >= 0;
-            if (fits)
-                priced = m_scales.priceTime(candidate, m_options.stop);
+            tell(weighing
+                 + (1 - weighing) * static_cast<double>(outcome.best.size()) / static_cast<double>(m_top));
+            inParallel(count, m_threads, [&](std::size_t i, int) { priced[i] = price(list[first + i]); });
             if (m_options.stop.stop_requested())
                 break;
-            if (!priced || !fits) {
-                const bool device = candidate.bytes > m_scales.capacity().usable();
-                ++outcome.rejected[!priced ? priced.error().what : device ? noRoom : noHostRoom];
-                if (priced)
-                    outcome.near.push_back(candidate);
-                continue;
-            }
         }
-        candidate.why = m_scales.reason(candidate);
-        outcome.best.push_back(candidate);
+        for (std::size_t i = 0; i < count && outcome.best.size() < m_top; ++i)
+            take(outcome, list[first + i], priced[i]);
     }
     std::stable_sort(outcome.best.begin(), outcome.best.end(), faster);
     outcome.pareto = all.slices.front();
@@ -366,6 +370,19 @@ void Search::choose(Outcome &outcome, const Share &all) const
     outcome.pricingSeconds = secondsSince(begin);
 }
 
+void Search::take(Outcome &outcome, Candidate &candidate, const Status &priced) const
+{
+    if (!priced) {
+        ++outcome.rejected[priced.error().what];
+    } else if (candidate.margin < 0) {
+        ++outcome.rejected[candidate.bytes > m_scales.capacity().usable() ? noRoom : noHostRoom];
+        outcome.near.push_back(candidate);
+    } else {
+        candidate.why = m_scales.reason(candidate);
+        outcome.best.push_back(candidate);
+    }
+}
+
 Result<Outcome> Search::run()
 {
     const auto begin = Clock::now();
@@ -373,11 +390,10 @@ Result<Outcome> Search::run()
     outcome.capacity = m_scales.capacity();
     outcome.own = choiceOf(m_job);
     m_cuts = cutsOf(m_job, m_options.devices, outcome.rejected);
-    const int threads = m_options.threads > 0 ? m_options.threads : processorCores();
-    RY_ASSIGN(const auto memories, UnitMemories::of(m_job, m_cuts, threads));
+    RY_ASSIGN(const auto memories, UnitMemories::of(m_job, m_cuts, m_threads));
     const Stages stages(m_job, m_options.devices);
-    std::vector<Share> shares(static_cast<std::size_t>(threads), Share(m_most));
-    inParallel(m_cuts.size(), threads, [&](std::size_t i, int thread) {
+    std::vector<Share> shares(static_cast<std::size_t>(m_threads), Share(m_most));
+    inParallel(m_cuts.size(), m_threads, [&](std::size_t i, int thread) {
         if (m_options.stop.stop_requested())
             return;
         weigh(shares[static_cast<std::size_t>(thread)], i, memories, stages);

@@ -9,8 +9,9 @@ Result<search::Outcome> searchOn(const spec::JobSpec &job, const cluster::Cluste
                                  search::Options options)
 {
     options.devices = cluster::Slots(cluster).count();
-    RY_ASSIGN(const predict::CostModel cost,
-              predict::costModelOf(cluster, {options.devices, job.run.threads.value_or(0)}));
+    RY_ASSIGN(
+        const predict::CostModel cost,
+        predict::costModelFor(job, cluster, predict::Ranks{options.devices, job.run.threads.value_or(0)}));
     return search::search(job, cost, options);
 }
 

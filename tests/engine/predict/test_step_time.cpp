@@ -145,16 +145,21 @@ double programSeconds(const CostModel &cost, const spec::JobSpec &spec)
     return static_cast<double>(line->stepNs) / 1e9;
 }
 
-TEST(Durations, ProgramAndClosedFormAreOneCostModel)
+/// Two nodes of A100, without what a program does not know.
+CostModel programmed()
 {
     const auto cluster = cluster::makePreset("dgx-a100-80", 2);
-    const auto machine = machineOf(*cluster);
     auto constants = asProgrammed(*fittedCalibrations().of("A100"));
     constants.host = 0;
     constants.step = 0;
     constants.straggler = 0;
     constants.contention = 0;
-    const CostModel cost(*machine, constants);
+    return CostModel(*machineOf(*cluster), constants);
+}
+
+TEST(Durations, ProgramAndClosedFormAreOneCostModel)
+{
+    const CostModel cost = programmed();
     for (const auto &[dp, tp, pp] :
          {std::array{1, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 2}, {1, 1, 3}, {1, 2, 2}, {2, 2, 3}}) {
         spec::JobSpec spec = job(dp, tp, pp);
@@ -180,6 +185,39 @@ TEST(Durations, ProgramAndClosedFormAreOneCostModel)
         spec.layout.sequenceParallel = false;
         spec.zero.stage = pp == 1 && dp > 1 ? 2 : 0;
         EXPECT_NEAR(jobTime(cost, spec).step.seconds / programSeconds(cost, spec), 1, 0.03) << dp << tp << pp;
+    }
+}
+
+/// Shifts of keys and values beside the blocks that they do not outlast and beside those that they do (16 ranks: the ring goes through
+/// two nodes), and of their gradients between two blocks. The data group's reduction, which these jobs also have, is the test's above.
+TEST(Durations, ContextRingsOfProgramAndClosedForm)
+{
+    const CostModel cost = programmed();
+    for (const auto &[cp, tp, seq] :
+         {std::array{2, 1, 1024}, {3, 1, 960}, {5, 1, 3840}, {4, 2, 8192}, {16, 1, 2048}, {16, 1, 65536}}) {
+        spec::JobSpec spec = job(1, tp, 1);
+        spec.layout.cp = cp;
+        spec.batch.micro = 1;
+        spec.batch.global = 3;
+        spec.model.hidden = 2048;
+        spec.model.heads = 16;
+        spec.model.ffn = 8192;
+        spec.model.seq = seq;
+        for (const char *mode : {"none", "selective", "attention", "full"}) {
+            spec.recompute.mode = mode;
+            const StepTime closed = jobTime(cost, spec).step;
+            const auto plan = plan::makePlan(spec, plan::PlanDepth::Ordered);
+            ASSERT_TRUE(plan) << plan.error().text();
+            const auto line = plan::simulate(*plan, plan::ProgramKind::Train, durationsOf(cost, spec));
+            ASSERT_TRUE(line) << line.error().text();
+            double exposed = 0;
+            for (const auto &[group, ns] : line->stages.front().exposedNs)
+                exposed += group == "cp" || group == "tp" ? 1e-9 * static_cast<double>(ns) : 0;
+            EXPECT_NEAR(closed.tensor / exposed, 1, tp == 1 ? 0.001 : 0.05)
+                << "cp " << cp << " seq " << seq << ' ' << mode;
+            EXPECT_NEAR(1e9 * closed.seconds / static_cast<double>(line->stepNs), 1, 0.06)
+                << "cp " << cp << " seq " << seq << ' ' << mode;
+        }
     }
 }
 
