@@ -16,7 +16,15 @@ void addRequest(Commands &commands, const std::string &name, const std::string &
             RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
             RY_ASSIGN(const auto info, store->run(*run));
             RY_ASSIGN(const auto service, session::RunService::open(store::RunStore::defaultFile(), {}));
-            RY_TRY((service->session().*request)(info.id));
+            session::Session &session = service->session();
+            // An agent takes a stop of what has just ended for done; who asks for one by name has another run in mind.
+            if (const auto known = session.describe(info.id);
+                known ? telemetry::isTerminal(known->first.state) : telemetry::isTerminal(info.state)) {
+                return Error::make(Code::Usage, "the run has ended: there is nothing to " + name, info.id)
+                    .withFound(telemetry::nameOf(known ? known->first.state : info.state))
+                    .withHint("rankyardctl runs list shows what runs");
+            }
+            RY_TRY((session.*request)(info.id));
             if (output.json)
                 output.document({{"run", info.id}, {"requested", name}});
             else

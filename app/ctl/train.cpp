@@ -20,14 +20,13 @@ namespace {
 class ProgressLine
 {
 public:
-    ProgressLine(store::RunStore &store, std::string run)
+    /// `lastLog`: the newest line that has been told.
+    ProgressLine(store::RunStore &store, std::string run, std::int64_t lastLog)
         : m_store(store),
           m_run(std::move(run)),
-          m_live(::isatty(2))
-    {
-        if (const auto newest = m_store.logs(m_run, 0, 1); newest && !newest->empty())
-            m_lastLog = newest->back().id;
-    }
+          m_live(::isatty(2)),
+          m_lastLog(lastLog)
+    {}
     ~ProgressLine()
     {
         if (m_shown && m_live)
@@ -88,7 +87,7 @@ private:
     store::RunStore &m_store;
     std::string m_run;
     bool m_live;
-    std::int64_t m_lastLog = 0;
+    std::int64_t m_lastLog;
     bool m_shown = false;
     std::int64_t m_next = 0;
     std::int64_t m_step = 0;
@@ -96,8 +95,16 @@ private:
     std::int64_t m_firstNs = 0;
 };
 
+/// The id of a run's newest line; 0 without one.
+std::int64_t newestLog(store::RunStore &store, const std::string &run)
+{
+    const auto newest = store.logs(run, 0, 1);
+    return newest && !newest->empty() ? newest->back().id : 0;
+}
+
 struct Watch {
     bool stopOnInterrupt = true; ///< else Ctrl-C only leaves
+    std::int64_t lastLog = 0;    ///< lines after it are told
 };
 
 /// Shows a run until it has ended, then writes its document. With `stopOnInterrupt` the first Ctrl-C stops it, the second kills it.
@@ -107,7 +114,7 @@ Result<Exit> watch(session::RunService &service, const std::string &run, Output 
     int seen = 0; // what came before the run was there counts too
     std::optional<session::RunStatus> last;
     {
-        ProgressLine line(*store, run);
+        ProgressLine line(*store, run, how.lastLog);
         while (!last) {
             const auto cancelled = [&] {
                 line.update(false);
@@ -221,6 +228,7 @@ Result<Exit> train(const TrainOptions &options, Output &output)
         return Error::make(Code::Usage, "no job given")
             .withHint("rankyardctl train JOB, or train --resume RUN");
     }
+    const std::int64_t lastLog = newestLog(*store, request.runId);
     const Interrupts guard; // from here on something of ours may run
     RY_ASSIGN(const auto service, openService(output));
     RY_ASSIGN(const std::string run, startInterruptibly(*service, std::move(request)));
@@ -233,7 +241,7 @@ Result<Exit> train(const TrainOptions &options, Output &output)
     }
     output.note(run);
     RY_TRY(service->follow(run));
-    return watch(*service, run, output, {});
+    return watch(*service, run, output, {.lastLog = lastLog});
 }
 
 } // namespace
@@ -253,16 +261,17 @@ void addTrain(Commands &commands)
                     "Start from the newest checkpoint of this run; without a job, continue it");
 
     auto run = std::make_shared<std::string>("last");
-    CLI::App *attach =
-        commands.add(commands.root(), "attach", "Catch up with a run and follow it; Ctrl-C leaves it running",
-                     [run](Output &output) -> Result<Exit> {
-                         const Interrupts guard;
-                         RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
-                         RY_ASSIGN(const auto info, store->run(*run));
-                         RY_ASSIGN(const auto service, openService(output));
-                         RY_TRY(service->follow(info.id));
-                         return watch(*service, info.id, output, {.stopOnInterrupt = false});
-                     });
+    CLI::App *attach = commands.add(
+        commands.root(), "attach", "Catch up with a run and follow it; Ctrl-C leaves it running",
+        [run](Output &output) -> Result<Exit> {
+            const Interrupts guard;
+            RY_ASSIGN(const auto store, store::RunStore::open(store::RunStore::defaultFile()));
+            RY_ASSIGN(const auto info, store->run(*run));
+            RY_ASSIGN(const auto service, openService(output));
+            const std::int64_t lastLog = newestLog(*store, info.id);
+            RY_TRY(service->follow(info.id));
+            return watch(*service, info.id, output, {.stopOnInterrupt = false, .lastLog = lastLog});
+        });
     attach->add_option("run", *run, "Id, a unique beginning of it, or \"last\"");
 }
 

@@ -502,12 +502,13 @@ Status Worker::save(std::int64_t step, bool needed)
     if (m_bootstrap.rank != 0)
         return {};
     Json detail = {{"step", step}, {"ms", milliseconds(monotonicNs() - begin)}};
+    Json report = {{"kind", "checkpoint"}, {"step", step}};
     if (saved.ok())
         detail["folder"] = saved->string();
     else
-        detail["error"] = saved.error();
+        detail["error"] = report["error"] = saved.error();
     m_reporter->put(telemetry::Payload(telemetry::EventRecord{wallNs(), step, "checkpoint", detail}));
-    m_reporter->report({{"kind", "checkpoint"}, {"step", step}});
+    m_reporter->report(report);
     return {};
 }
 

@@ -39,7 +39,7 @@ public:
     Worker(Bootstrap bootstrap, DeviceFactory makeDevice);
     ~Worker();
 
-    /// Reports {kind: "ready"}, "paused", "resumed", "checkpoint"; sends hello, steps, evals, events, logs,
+    /// Reports {kind: "ready"}, "paused", "resumed", "checkpoint" (with the error that a save met); sends hello, steps, evals, events, logs,
     /// spans. Errors: of the job, plan, data (exit 2 or 3), of a peer or the communication (4), of the disk.
     /// The caller reports them.
     Result<WorkerEnd> run();

@@ -140,9 +140,11 @@ Status findCheckpoint(Prepared &prepared, const std::string &fingerprint)
     const auto run = readRunFile(folder);
     if (!run)
         return Error::make(Code::NotFound, "there is no such run on this node", from).causedBy(run.error());
-    auto found = checkpoint::newestCheckpoint(run->checkpointDir, checkpoint::Verify::Sizes);
+    auto found = checkpoint::newestCheckpoint(run->checkpointDir, checkpoint::Verify::Digests);
     if (!found)
-        return found.error();
+        return Error(found.error())
+            .withHint("rankyardctl ckpt verify " + run->checkpointDir
+                      + " reads them all; restore a copy, or start a new run");
     if (!fingerprint.empty() && !found->manifest.dataFingerprint.empty()
         && found->manifest.dataFingerprint != fingerprint)
         return Error::make(Code::BadData, "the corpus is not the one that the run was trained on",
@@ -156,6 +158,7 @@ Status findCheckpoint(Prepared &prepared, const std::string &fingerprint)
             .withExpected("more than " + std::to_string(found->manifest.step));
     prepared.resumeFolder = found->folder.string();
     prepared.startStep = found->manifest.step;
+    prepared.skipped = std::move(found->skipped);
     return {};
 }
 
@@ -184,7 +187,7 @@ Result<Prepared> prepareRun(StartOrder order, const std::stop_token &stop)
     RY_TRY(checkMemory(plan));
     const int world = plan.grid.world();
     auto shares = shareCores(ownCores(), world, static_cast<int>(job.run.threads.value_or(0)));
-    Prepared prepared{std::move(order), std::move(job), std::move(plan), std::move(shares), {}, 0};
+    Prepared prepared{std::move(order), std::move(job), std::move(plan), std::move(shares), {}, 0, {}};
     if (!prepared.order.resume.empty())
         RY_TRY(findCheckpoint(prepared, corpus.fingerprint()));
     return prepared;

@@ -44,6 +44,7 @@ struct Prepared {
     std::vector<CoreShare> shares; ///< by rank
     std::string resumeFolder;      ///< the checkpoint to start from, or empty
     std::int64_t startStep = 0;
+    std::vector<Error> skipped; ///< newer checkpoints than that one, with what is wrong with them
 };
 
 /// Reads and plans the job, checks the corpus, the memory and the checkpoint to resume from. Touches nothing. Any thread; the

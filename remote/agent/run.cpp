@@ -147,6 +147,7 @@ Status Run::openSpools()
                                             {"plan_digest", m_prepared.plan.digest()}}};
     m_spool->append(hello);
     declareLostSteps();
+    tellSkippedCheckpoints();
     return {};
 }
 
@@ -165,6 +166,20 @@ void Run::declareLostSteps()
          {"last_step", m_prepared.startStep},
          {"why", "the agent died before it recorded these steps; the checkpoint holds them"}}};
     m_spool->append(gap);
+}
+
+/// Newer checkpoints than the one that the run goes on from, and what is wrong with them.
+void Run::tellSkippedCheckpoints()
+{
+    for (const Error &error : m_prepared.skipped) {
+        const std::string text = "a newer checkpoint cannot be used: " + error.text();
+        event("note", {{"text", text}, {"error", error}});
+        telemetry::Record record;
+        record.payload =
+            telemetry::LogRecord{wallNs(), telemetry::Level::Error, m_prepared.startStep,
+                                 text + ". Going on from step " + std::to_string(m_prepared.startStep)};
+        m_ranks.front().spool->append(record);
+    }
 }
 
 Status Run::startWorkers(const fs::path &program)
@@ -252,6 +267,8 @@ RunReport Run::report() const
     report.step = m_step;
     report.loss = m_loss;
     report.error = m_error;
+    if (!m_error && !m_ailments.empty())
+        report.error = m_ailments.begin()->second;
     for (const Rank &rank : m_ranks) {
         Json json = {{"rank", rank.number}, {"pid", rank.pid}};
         if (rank.ended && rank.exit.signal != 0)
@@ -302,6 +319,29 @@ void Run::moveTo(RunState state, const std::string &cause, const std::string &ac
     m_state = state;
     event("state", std::move(detail));
     if (m_callbacks.changed)
+        m_callbacks.changed();
+}
+
+/// A run that trains but does not do all that it should is degraded, with the first such thing as its error, until all is well again.
+void Run::ails(const std::string &what, const Error &error)
+{
+    m_ailments.insert_or_assign(what, error);
+    settleHealth();
+}
+
+void Run::heals(const std::string &what)
+{
+    if (m_ailments.erase(what) > 0)
+        settleHealth();
+}
+
+void Run::settleHealth()
+{
+    if (m_state == RunState::Running && !m_ailments.empty())
+        moveTo(RunState::Degraded, m_ailments.begin()->second.text(), "agent");
+    else if (m_state == RunState::Degraded && m_ailments.empty())
+        moveTo(RunState::Running, "all is well again", "agent");
+    else if (m_callbacks.changed)
         m_callbacks.changed();
 }
 
@@ -383,6 +423,7 @@ Status Run::resume(const std::string &actor)
     }
     command(exec::WorkerMessage::Request::Resume);
     moveTo(RunState::Running, "resume", actor);
+    settleHealth();
     return {};
 }
 

@@ -102,6 +102,7 @@ private:
         Callbacks callbacks);
     Status openSpools();
     void declareLostSteps();
+    void tellSkippedCheckpoints();
     Status writeDocuments();
     Status startWorkers(const std::filesystem::path &program);
     Status startWorker(Rank &rank, const WorkerProcess::Setup &setup);
@@ -123,6 +124,9 @@ private:
     void command(exec::WorkerMessage::Request request);
     void moveTo(telemetry::RunState state, const std::string &cause, const std::string &actor);
     void event(std::string kind, Json detail);
+    void ails(const std::string &what, const Error &error);
+    void heals(const std::string &what);
+    void settleHealth();
     const Rank *culprit() const;
 
     EventLoop &m_loop;
@@ -150,6 +154,7 @@ private:
     std::int64_t m_tickNs = 0; ///< of the last tick
     bool m_dirty = false;
     bool m_trouble = false;
+    std::map<std::string, Error> m_ailments; ///< what a running run does not do as it should
     bool m_concluded = false;
     EventLoop::TimerId m_tick = 0;
     EventLoop::TimerId m_deadline = 0;

@@ -84,6 +84,17 @@ void Run::record(Rank &rank, const wire::FrameView &view)
     }
 }
 
+namespace {
+
+Error checkpointError(const Json &message)
+{
+    return Error::make(Code::Io, "the last checkpoint was not saved; training goes on",
+                       "step " + std::to_string(message.value("step", std::int64_t{0})))
+        .causedBy(message["error"].get<Error>());
+}
+
+} // namespace
+
 void Run::note(Rank &rank, const Json &message)
 {
     const auto at = message.find("kind");
@@ -101,6 +112,11 @@ void Run::note(Rank &rank, const Json &message)
             moveTo(RunState::Paused, "all ranks have paused", "agent");
     } else if (kind == "resumed") {
         rank.paused = false;
+    } else if (kind == "checkpoint") {
+        if (message.contains("error"))
+            ails("checkpoint", checkpointError(message));
+        else
+            heals("checkpoint");
     } else if (kind == "end") {
         rank.saidEnd = true;
     } else if (kind == "error" && message.contains("error")) {
@@ -200,10 +216,11 @@ void Run::checkSpools()
         return;
     m_trouble = broken != nullptr;
     if (broken)
-        event("note",
-              {{"text", "records cannot be written; training goes on"}, {"error", *broken->trouble()}});
+        ails("records",
+             Error::make(Code::Io, "records cannot be written; training goes on", m_folder.string())
+                 .causedBy(*broken->trouble()));
     else
-        event("note", {{"text", "records can be written again"}});
+        heals("records");
 }
 
 // The end -----------------------------------------------------------------------------------------------------------

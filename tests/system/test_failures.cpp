@@ -155,6 +155,36 @@ TEST_F(Failures, AFullDiskIsNamedAndNothingHangs)
         ::usleep(10'000);
 }
 
+TEST_F(Failures, ACheckpointThatIsNotSavedDegradesTheRunUntilOneIs)
+{
+    const fs::path folder = m_dir / "kept";
+    auto train = ctl({"train", job({{"/run/steps", 100000}, {"/run/checkpoint_every", 2}}), "--run-dir",
+                      folder.string(), "--json"});
+    const auto state = [&] { return ctlDone({"runs", "list", "--json"})->json()["runs"][0]["state"]; };
+    const auto waitFor = [&](const char *wanted) {
+        for (int i = 0; i < 1200 && state() != wanted; ++i)
+            ::usleep(20'000);
+        return state() == wanted;
+    };
+    ASSERT_TRUE(waitForStep(3)) << train->errors();
+    ASSERT_TRUE(waitFor("running"));
+    fs::rename(folder / "ckpt", folder / "away");
+    std::ofstream(folder / "ckpt") << "a file where the folder was";
+    EXPECT_TRUE(waitFor("degraded")) << train->errors();
+    fs::remove(folder / "ckpt");
+    EXPECT_TRUE(waitFor("running")) << train->errors();
+    EXPECT_EQ(ctlDone({"stop", "last"})->wait(), 0);
+    EXPECT_EQ(train->wait(), 6) << train->errors();
+    EXPECT_NE(train->errors().find("checkpoint failed"), std::string::npos) << train->errors();
+    bool told = false;
+    const Json history = ctlDone({"runs", "show", "last", "--json"})->json();
+    for (const auto &event : history["events"])
+        told = told
+            || (event["kind"] == "state" && event["detail"]["to"] == "degraded"
+                && event["detail"]["cause"].get<std::string>().find("not saved") != std::string::npos);
+    EXPECT_TRUE(told) << history["events"];
+}
+
 TEST_F(Failures, OutOfMemoryIsSaidWhenTheCgroupSaysSo)
 {
     const fs::path own = ownMemoryGroup();

@@ -2,6 +2,7 @@
 // Runs that end well.
 #include "tests/system/system_test.h"
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include <map>
 
 using namespace rankyard;
+namespace fs = std::filesystem;
 
 using Train = SystemTest;
 
@@ -207,4 +209,78 @@ TEST_F(Train, ResumingIsEqualToTheBit)
     EXPECT_EQ(losses(second->json()), straight);
     auto third = ctlDone({"train", "--resume", run, "--steps", "20", "--json"});
     EXPECT_EQ(third->wait(), 2) << "it has made all its steps";
+}
+
+namespace {
+
+/// Turns a byte in the middle of the largest file of a folder.
+void damage(const fs::path &folder)
+{
+    fs::path largest;
+    for (const auto &entry : fs::recursive_directory_iterator(folder)) {
+        if (entry.is_regular_file() && (largest.empty() || entry.file_size() > fs::file_size(largest)))
+            largest = entry.path();
+    }
+    std::fstream file(largest, std::ios::in | std::ios::out | std::ios::binary);
+    const auto middle = static_cast<std::streamoff>(fs::file_size(largest) / 2);
+    file.seekg(middle);
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(middle);
+    file.put(byte);
+    ASSERT_TRUE(file.good()) << largest;
+}
+
+std::vector<fs::path> checkpointsOf(const fs::path &run)
+{
+    std::vector<fs::path> folders;
+    for (const auto &entry : fs::directory_iterator(run / "ckpt")) {
+        if (entry.is_directory())
+            folders.push_back(entry.path());
+    }
+    std::sort(folders.begin(), folders.end());
+    return folders;
+}
+
+} // namespace
+
+TEST_F(Train, ADamagedCheckpointIsToldAndTheOneBeforeItServes)
+{
+    const auto straight = losses(ctlDone({"train", job({{"/run/steps", 20}}), "--json"})->json());
+    const std::string folder = (m_dir / "with blank ä" / "run").string();
+    auto first = ctlDone({"train", job({{"/run/steps", 10}, {"/run/checkpoint_every", 5}}), "--set",
+                          "lr_schedule.total=200", "--run-dir", folder, "--json"});
+    ASSERT_EQ(first->wait(), 0) << first->errors();
+    const std::string run = first->json()["run"];
+    const auto checkpoints = checkpointsOf(folder);
+    ASSERT_EQ(checkpoints.size(), 2u);
+    damage(checkpoints[1]); // as long as before: only its digest tells
+
+    auto second = ctlDone({"train", "--resume", run, "--steps", "20", "--json"});
+    ASSERT_EQ(second->wait(), 0) << second->errors();
+    EXPECT_EQ(losses(second->json()), straight) << "from step 5, to the bit";
+    EXPECT_NE(second->errors().find("a newer checkpoint cannot be used"), std::string::npos)
+        << second->errors();
+    EXPECT_NE(second->errors().find(checkpoints[1].filename().string()), std::string::npos)
+        << second->errors();
+    EXPECT_NE(second->errors().find("Going on from step 5"), std::string::npos) << second->errors();
+
+    for (const fs::path &checkpoint : checkpointsOf(folder)) {
+        if (checkpoint != checkpoints[1])
+            damage(checkpoint);
+    }
+    auto third = ctlDone({"train", "--resume", run, "--steps", "30", "--json"});
+    EXPECT_EQ(third->wait(), 2) << third->errors();
+    EXPECT_NE(third->errors().find("there is no valid checkpoint"), std::string::npos) << third->errors();
+}
+
+TEST_F(Train, WhatHasEndedCannotBeStopped)
+{
+    auto train = ctlDone({"train", job({{"/run/steps", 2}}), "--json"});
+    ASSERT_EQ(train->wait(), 0) << train->errors();
+    for (const char *request : {"stop", "kill", "pause", "resume", "checkpoint"}) {
+        auto refused = ctlDone({request, "last"});
+        EXPECT_EQ(refused->wait(), 2) << request;
+        EXPECT_NE(refused->errors().find("the run has ended"), std::string::npos) << refused->errors();
+        EXPECT_NE(refused->errors().find("finished"), std::string::npos) << refused->errors();
+    }
 }

@@ -31,6 +31,8 @@ struct EventLook {
 
 std::optional<EventLook> lookOf(const telemetry::EventRecord &event)
 {
+    if (event.kind == "checkpoint" && event.detail.contains("error"))
+        return EventLook{QT_TRANSLATE_NOOP("Events", "checkpoint %1 failed"), Token::Bad, 1, 6};
     if (event.kind == "checkpoint")
         return EventLook{QT_TRANSLATE_NOOP("Events", "checkpoint %1"), Token::Good, 1, 3};
     if (event.kind == "restart")
