@@ -29,7 +29,7 @@ std::string reduceType(const JobSpec &job) { return nameOf(job.precision.reduce)
 constexpr Combination table[] = {
     {"precision.reduce", "codes are gathered: there is no sum to make in another type",
      [](const JobSpec &job) { return converts(job) && compresses(job); }, reduceType,
-     "precision.grad, or compression.mode none"},
+     "compression.mode none, or the type of precision.grad"},
     {"precision.reduce",
      "without the loss scale of fp16 computation small gradients are below what fp16 can hold",
      [](const JobSpec &job) {
@@ -38,7 +38,7 @@ constexpr Combination table[] = {
      reduceType, "bf16, or precision.compute fp16"},
     {"precision.reduce", "reductions in steps work on the gradients themselves",
      [](const JobSpec &job) { return converts(job) && job.comm.algorithm != "library"; }, reduceType,
-     "precision.grad, or comm.algorithm library"},
+     "comm.algorithm library, or the type of precision.grad"},
     {"compression.mode",
      "ZeRO 2 and 3 reduce every micro-batch by itself, compression is of a step's gradient",
      [](const JobSpec &job) { return compresses(job) && job.zero.stage >= 2; }, compressionMode,

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <optional>
 
 namespace rankyard::plan {
@@ -31,7 +32,11 @@ Status checkFeatures(const spec::JobSpec &job)
     return {};
 }
 
-std::int64_t stepsUp(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+/// The multiple of `unit` that is nearest to `value`, at least one; the larger one of two.
+std::int64_t nearestMultiple(std::int64_t value, std::int64_t unit)
+{
+    return std::max<std::int64_t>(1, (value + unit / 2) / unit) * unit;
+}
 
 /// `layout.stages` has the layers of each virtual stage, with one stage too: every pass relies on it.
 Status checkPartition(const spec::JobSpec &job, std::int64_t stages)
@@ -88,7 +93,8 @@ Status checkStages(const spec::JobSpec &job)
         return refused("batch.global",
                        "interleaved needs a number of micro-batches that layout.pp divides: a multiple of "
                        "layout.dp · batch.micro · layout.pp",
-                       std::to_string(job.batch.global), std::to_string(stepsUp(job.batch.global, unit)));
+                       std::to_string(job.batch.global),
+                       std::to_string(nearestMultiple(job.batch.global, unit)));
     }
     return checkPartition(job, stages);
 }
@@ -111,18 +117,41 @@ Status checkRanks(const spec::Layout &layout)
     return {};
 }
 
+/// Whether what a tensor group of `tp` ranks divides can be divided.
+bool divides(const spec::JobSpec &job, std::int64_t tp)
+{
+    const spec::Model &model = job.model;
+    const std::int64_t rows = job.batch.micro * model.seq / job.layout.cp;
+    return model.heads % tp == 0 && model.ffnSize() % tp == 0
+        && (model.keyHeads() % tp == 0 || tp % model.keyHeads() == 0)
+        && (!job.layout.sequenceParallel || rows % tp == 0);
+}
+
+/// "layout.tp 4", the nearest that divides all that it has to; the smaller one of two.
+std::string nearestTensor(const spec::JobSpec &job)
+{
+    const std::int64_t wish = job.layout.tp;
+    for (std::int64_t far = 0; far < wish; ++far) {
+        for (const std::int64_t tp : {wish - far, wish + far}) {
+            if (divides(job, tp))
+                return "layout.tp " + std::to_string(tp);
+        }
+    }
+    return "layout.tp 1";
+}
+
+/// Sequences that the context group and, for sequence parallelism, the tensor group divide: multiples of this.
+std::int64_t sequenceUnit(const spec::Layout &layout)
+{
+    const std::int64_t halves = layout.cp > 1 ? 2 * layout.cp : 1;
+    return layout.sequenceParallel ? std::lcm(halves, layout.cp * layout.tp) : halves;
+}
+
 /// Divisibility over the tensor and context group, stages and their schedule.
 Status checkLayout(const spec::JobSpec &job)
 {
     const spec::Model &model = job.model;
     const spec::Layout &layout = job.layout;
-    const auto divides = [&](const char *path, std::int64_t value, std::int64_t unit,
-                             const char *by) -> Status {
-        if (value % unit != 0)
-            return refused(path, std::string("must be a multiple of ") + by, std::to_string(value),
-                           std::to_string(stepsUp(value, unit)));
-        return {};
-    };
     for (const auto &[path, value] : {std::pair{"layout.tp", layout.tp},
                                       {"layout.cp", layout.cp},
                                       {"layout.pp", layout.pp},
@@ -131,17 +160,33 @@ Status checkLayout(const spec::JobSpec &job)
             return refused(path, "out of range", std::to_string(value), "1 to 65536");
     }
     RY_TRY(checkRanks(layout));
-    RY_TRY(divides("model.heads", model.heads, layout.tp, "layout.tp"));
-    RY_TRY(divides("model.ffn", model.ffnSize(), layout.tp, "layout.tp"));
-    RY_TRY(divides("model.heads", model.heads, model.keyHeads(), "model.kv_heads"));
+    if (model.heads % model.keyHeads() != 0)
+        return refused("model.kv_heads", "must divide model.heads", std::to_string(model.keyHeads()),
+                       std::to_string(std::gcd(model.heads, model.keyHeads())));
+    for (const auto &[path, value] :
+         {std::pair{"model.heads", model.heads}, {"model.ffn", model.ffnSize()}}) {
+        if (value % layout.tp != 0)
+            return refused(path, "must be a multiple of layout.tp = " + std::to_string(layout.tp),
+                           std::to_string(value),
+                           nearestTensor(job) + ", or " + path + " "
+                               + std::to_string(nearestMultiple(value, layout.tp)));
+    }
     if (model.keyHeads() % layout.tp != 0 && layout.tp % model.keyHeads() != 0)
-        return refused("model.kv_heads", "must divide layout.tp or be a multiple of it",
-                       std::to_string(model.keyHeads()), std::to_string(layout.tp));
-    if (layout.cp > 1)
-        RY_TRY(divides("model.seq", model.seq, 2 * layout.cp, "2 · layout.cp"));
-    if (layout.sequenceParallel)
-        RY_TRY(divides("model.seq", job.batch.micro * model.seq / layout.cp, layout.tp,
-                       "layout.tp in tokens of a micro-batch, for sequence parallelism"));
+        return refused("model.kv_heads",
+                       "must divide layout.tp = " + std::to_string(layout.tp) + " or be a multiple of it",
+                       std::to_string(model.keyHeads()), nearestTensor(job));
+    const std::string sequence = std::to_string(nearestMultiple(model.seq, sequenceUnit(layout)));
+    if (layout.cp > 1 && model.seq % (2 * layout.cp) != 0)
+        return refused("model.seq",
+                       "must be a multiple of 2 · layout.cp = " + std::to_string(2 * layout.cp)
+                           + ": each rank has two chunks of each sequence",
+                       std::to_string(model.seq), sequence);
+    const std::int64_t rows = job.batch.micro * model.seq / layout.cp;
+    if (layout.sequenceParallel && rows % layout.tp != 0)
+        return refused("layout.sequence_parallel",
+                       "a micro-batch has " + std::to_string(rows) + " tokens a rank, which layout.tp = "
+                           + std::to_string(layout.tp) + " does not divide",
+                       "true", "false, or model.seq " + sequence + ", or " + nearestTensor(job));
     return checkStages(job);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <optional>
 
 namespace rankyard::predict {
@@ -54,23 +55,32 @@ std::optional<std::string> scalarAt(const std::string &text)
     return value;
 }
 
-/// "path=value" for every value that the text of an error proposes: "4", "\"bf16\"", "at most 8", "…; nearest: 8",
-/// "nearest: batch.micro 4, or batch.global 32", "0, or data.valid_fraction 0.05", "4 micro-batches" is none.
+/// A word as values of keys are that are no numbers: "cpu", "zb-h1". In quotes, as JSON.
+std::optional<std::string> plainWord(const std::string &text)
+{
+    const std::size_t end = std::min(text.find_first_of(" ,;"), text.size());
+    const std::string word = text.substr(0, end);
+    const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+        return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '_' || c == '-';
+    });
+    return plain ? std::optional('"' + word + '"') : std::nullopt;
+}
+
+/// "path=value" for every value that the text of an error proposes, in its order: "4", "\"bf16\"", "at most 8", "…; nearest: 8",
+/// "nearest: batch.micro 4, or batch.global 32", "0, or data.valid_fraction 0.05", "none, or zero.stage 1". What is no value of that
+/// key does not pass for one: see problemOf.
 std::vector<std::string> proposals(const std::string &path, const std::string &expected)
 {
-    std::vector<std::string> list;
-    const auto put = [&list](const std::string &where, const std::string &value) {
-        std::string change = where + "=" + value;
-        if (std::find(list.begin(), list.end(), change) == list.end())
-            list.push_back(std::move(change));
-    };
+    std::map<std::size_t, std::string> list; // by place in the text
     // Words that are paths are followed by their value.
     for (std::size_t begin = 0; begin < expected.size();) {
         const std::size_t space = std::min(expected.find(' ', begin), expected.size());
         const std::string word = expected.substr(begin, space - begin);
         if (!word.empty() && isPath(word) && space < expected.size()) {
-            if (const auto value = scalarAt(expected.substr(space + 1)))
-                put(word, *value);
+            const std::string rest = expected.substr(space + 1);
+            const auto value = scalarAt(rest);
+            if (const auto change = value ? value : plainWord(rest))
+                list[begin] = word + "=" + *change;
         }
         begin = space + 1;
     }
@@ -78,14 +88,17 @@ std::vector<std::string> proposals(const std::string &path, const std::string &e
         const std::size_t found = lead.empty() ? 0 : expected.rfind(lead);
         if (found == std::string::npos)
             continue;
-        if (const auto value = scalarAt(expected.substr(found + lead.size())))
-            put(path, *value);
+        const std::string rest = expected.substr(found + lead.size());
+        const auto value = scalarAt(rest);
+        if (const auto change = value ? value : lead.empty() ? plainWord(rest) : std::nullopt)
+            list[found] = path + "=" + *change;
     }
-    // An axis or another plain word, as layout.order has them.
-    if (list.empty() && !expected.empty() && expected.find(' ') == std::string::npos
-        && expected.find('"') == std::string::npos)
-        put(path, expected);
-    return list;
+    std::vector<std::string> changes;
+    for (auto &[place, change] : list) {
+        if (std::find(changes.begin(), changes.end(), change) == changes.end())
+            changes.push_back(std::move(change));
+    }
+    return changes;
 }
 
 std::string wordsOf(const std::string &change)
@@ -155,6 +168,17 @@ Result<spec::JobSpec> readDesign(const Json &document)
     return spec;
 }
 
+namespace {
+
+/// What the reader, the validator and the planner's rules say of it.
+Status verdictOn(const Json &document)
+{
+    RY_ASSIGN(const spec::JobSpec job, readDesign(document));
+    return plan::checkJob(job);
+}
+
+} // namespace
+
 Problem problemOf(const Error &error, const Json &document)
 {
     Problem problem{Severity::Error, error.where, error.what, {}};
@@ -162,13 +186,18 @@ Problem problemOf(const Error &error, const Json &document)
         problem.text += ". Found " + error.found;
     if (!error.expected.empty())
         problem.text += (error.found.empty() ? ". Works: " : "; works: ") + error.expected;
+    std::vector<Fix> partly; // after which something else is wrong with the same key
     for (const std::string &change : proposals(error.where, error.expected)) {
-        const auto again = readDesign(changed(document, {change}));
-        // The same error, or the same place in another way: this leads nowhere.
-        if (!again && again.error().where == error.where)
-            continue;
-        problem.fixes.push_back({{change}, wordsOf(change)});
+        const Status again = verdictOn(changed(document, {change}));
+        const std::string path = change.substr(0, change.find('='));
+        const Fix fix{{change}, wordsOf(change)};
+        if (again || (again.error().where != error.where && again.error().where != path))
+            problem.fixes.push_back(fix);
+        else if (readDesign(changed(document, {change})) && again.error().what != error.what)
+            partly.push_back(fix);
     }
+    if (problem.fixes.empty())
+        problem.fixes = std::move(partly);
     return problem;
 }
 
@@ -179,8 +208,7 @@ std::vector<Problem> problemsOf(const Json &document)
     std::vector<Problem> problems;
     Json repaired = document;
     while (problems.size() < most) {
-        const auto job = readDesign(repaired);
-        const Status legal = job ? plan::checkJob(*job) : Status(job.error());
+        const Status legal = verdictOn(repaired);
         if (legal)
             break;
         Problem problem = problemOf(legal.error(), repaired);

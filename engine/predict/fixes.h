@@ -34,8 +34,8 @@ struct Problem {
 /// `document` with `changes` applied: the text after the equals sign is JSON, or else a string. Sections that are missing are made.
 Json changed(Json document, const std::vector<std::string> &changes);
 
-/// The error of readJob or makePlan as a problem. Its fixes are the nearest values that the error names, and only those after
-/// which the job no longer has this error. `document` is the job that was read.
+/// The error of readJob or checkJob as a problem. Its fixes are the nearest values that the error names, in its order: those after
+/// which that key and the changed one are right; where there is none, those after which the key has another error. `document` is the job that was read.
 Problem problemOf(const Error &error, const Json &document);
 
 /// Everything that is wrong with a job, not the first only: each error is repaired in a copy, by its first fix or with the key's

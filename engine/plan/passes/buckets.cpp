@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -183,7 +184,7 @@ void addReductions(PassContext context)
     StepProgram &program = context.program;
     const std::vector<OpId> last = lastContributions(program);
     const auto backwardEnd = static_cast<OpId>(program.ops.size());
-    Insertions insertions;
+    Insertions insertions, tied;
     for (std::size_t index = 0; index < program.buckets.size(); ++index) {
         OpId complete = none;
         if (program.buckets[index].grad == none)
@@ -195,10 +196,14 @@ void addReductions(PassContext context)
         for (Op &op : reductionsOf(context, static_cast<std::int32_t>(index))) {
             if (!context.job.comm.overlapGrads)
                 op.waits = {backwardEnd - 1};
-            insertions.emplace_back(context.job.comm.overlapGrads ? complete + 1 : backwardEnd,
-                                    std::move(op));
+            const bool ties = op.group == program.buckets[index].tie;
+            const OpId place = context.job.comm.overlapGrads && !ties ? complete + 1 : backwardEnd;
+            (ties ? tied : insertions).emplace_back(place, std::move(op));
         }
     }
+    // The first stage has its copy of a tied embedding at the end of its backward only: before it the last stage's sum would keep the
+    // reductions behind it waiting, and with them the computation that they feed.
+    std::move(tied.begin(), tied.end(), std::back_inserter(insertions));
     insertOps(program, std::move(insertions));
 }
 

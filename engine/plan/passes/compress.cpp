@@ -18,20 +18,15 @@ namespace {
 /// Each replica's gradient as a code of fewer bytes (fp16, min/max int8, top-k with error feedback: Seide et al. 2014; Karimireddy
 /// et al. 2019). Sums of codes are no codes, so they are gathered and every rank decodes what it needs. A bucket is decoded after
 /// the next one is encoded: its gather is under way while the backward in between is computed, and two buckets of codes exist.
-/// Where the ends of a pipeline sum a tied embedding, all are decoded after the backward: computing must not wait for what the
-/// other end has still to send.
 class Compression
 {
 public:
-    explicit Compression(PassContext context)
-        : m_context(context),
-          m_program(context.program),
-          m_tied(context.hasGroup("embedding"))
-    {}
+    explicit Compression(PassContext context) : m_context(context), m_program(context.program) {}
     void run();
 
 private:
     bool isReduction(const Op &op) const;
+    bool isOfSlice(const Op &op) const;
     void encode(const Op &reduction);
     void decode(std::size_t keep);
     Op make(OpKind kind, std::int32_t bucket, std::vector<BufferId> reads,
@@ -40,10 +35,9 @@ private:
     PassContext m_context;
     StepProgram &m_program;
     StepProgram m_out; ///< its ops only
-    bool m_tied;
     std::vector<std::pair<std::int32_t, BufferId>>
         m_pending;           ///< buckets that are not decoded yet, and their codes
-    std::vector<Op> m_after; ///< sums of tied slices
+    std::vector<Op> m_after; ///< sums of slices
 };
 
 /// Of a bucket over its group, whose tensors may all be compressed: buckets are of one sort (buckets.cpp).
@@ -66,6 +60,15 @@ Op Compression::make(OpKind kind, std::int32_t bucket, std::vector<BufferId> rea
     op.reads = std::move(reads);
     op.writes = std::move(writes);
     return op;
+}
+
+/// Sums of slices, once they are decoded: over blocks of shards, over the copies of a tied embedding.
+bool Compression::isOfSlice(const Op &op) const
+{
+    if (op.unit.kind != UnitKind::None || op.kind != OpKind::AllReduce || op.chunk == none)
+        return false;
+    const Bucket &bucket = m_program.buckets[static_cast<std::size_t>(op.chunk)];
+    return op.group == bucket.tie || op.group == bucket.replicas;
 }
 
 void Compression::encode(const Op &reduction)
@@ -96,8 +99,7 @@ void Compression::encode(const Op &reduction)
     gather.payload = m_program.buffer(codes).bytes;
     appendOp(m_out, std::move(gather));
     m_pending.emplace_back(reduction.chunk, codes);
-    if (!m_tied)
-        decode(1);
+    decode(1);
 }
 
 /// All pending buckets but the last `keep`.
@@ -119,9 +121,8 @@ void Compression::run()
             wait = moved[static_cast<std::size_t>(wait)];
         if (isReduction(op)) {
             encode(op);
-        } else if (op.unit.kind == UnitKind::None && !m_pending.empty()
-                   && op.chunk == m_pending.back().first) {
-            m_after.push_back(std::move(op)); // of a tied embedding: its slices are summed
+        } else if (isOfSlice(op)) {
+            m_after.push_back(std::move(op));
         } else {
             appendOp(m_out, std::move(op));
         }

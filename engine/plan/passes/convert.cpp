@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/passes/pass.h"
 
+#include <algorithm>
+
 namespace rankyard::plan {
 
 namespace {
 
 /// precision.reduce: gradients go over the replicas in another type than they accumulate in. Each reduction of a bucket works on a
-/// converted copy, which comes back into the gradient after the next bucket's is under way: two copies exist. Where the ends of a
-/// pipeline sum a tied embedding, all come back after the backward, as in compress.cpp. Sums of KV heads' copies inside the tensor
-/// group stay in precision.grad: they are of one replica.
+/// converted copy, which comes back into the gradient after the next bucket's is under way: two copies exist, and that of a tied
+/// embedding, which the ends of a pipeline sum after the backward. Sums of KV heads' copies inside the tensor group stay in
+/// precision.grad: they are of one replica.
 class Conversion
 {
 public:
-    explicit Conversion(PassContext context)
-        : m_context(context),
-          m_program(context.program),
-          m_tied(context.hasGroup("embedding"))
-    {}
+    explicit Conversion(PassContext context) : m_context(context), m_program(context.program) {}
     void run();
 
 private:
@@ -26,10 +24,11 @@ private:
         std::int32_t microbatch = none;
         BufferId sum = none;
         bool accumulate = false;
+        bool tied = false; ///< the sum over the copies of a tied embedding is still to come
     };
 
     bool isReduction(const Op &op) const;
-    bool goesOn(const Op &op) const;
+    std::vector<Pending>::iterator before(const Op &op);
     void reduce(Op op);
     void bringBack(std::size_t keep);
     BufferId copyOf(const std::string &name, std::vector<std::int64_t> shape);
@@ -38,7 +37,6 @@ private:
     PassContext m_context;
     StepProgram &m_program;
     StepProgram m_out; ///< its ops only
-    bool m_tied;
     std::vector<Pending> m_pending;
 };
 
@@ -71,22 +69,25 @@ Op Conversion::conversion(const Pending &of, BufferId from, BufferId to) const
     return op;
 }
 
-/// Over the next group: the sum over the one before, which has not come back.
-bool Conversion::goesOn(const Op &op) const
+/// Of a sum over the next group: that over the one before, which has not come back; else the end.
+std::vector<Conversion::Pending>::iterator Conversion::before(const Op &op)
 {
-    return !m_pending.empty() && m_pending.back().bucket == op.chunk
-        && m_pending.back().microbatch == op.microbatch
-        && op.group != m_program.buckets[static_cast<std::size_t>(op.chunk)].group;
+    if (op.group == m_program.buckets[static_cast<std::size_t>(op.chunk)].group)
+        return m_pending.end();
+    return std::find_if(m_pending.begin(), m_pending.end(), [&op](const Pending &sum) {
+        return sum.bucket == op.chunk && sum.microbatch == op.microbatch;
+    });
 }
 
 void Conversion::reduce(Op op)
 {
     const Bucket &bucket = m_program.buckets[static_cast<std::size_t>(op.chunk)];
-    Pending sum{op.chunk, op.microbatch, none, op.accumulate};
+    Pending sum{op.chunk, op.microbatch, none, op.accumulate, bucket.tie != none && op.group != bucket.tie};
     const Buffer source = m_program.buffer(op.reads[0]);
-    if (goesOn(op)) {
-        sum = m_pending.back();
-        m_pending.pop_back();
+    if (const auto known = before(op); known != m_pending.end()) {
+        sum.sum = known->sum;
+        sum.accumulate = known->accumulate;
+        m_pending.erase(known);
     } else {
         sum.sum = copyOf(source.name + ".reduced" + (op.group == bucket.group ? "" : "'"), source.shape);
         appendOp(m_out, conversion(sum, source.id, sum.sum));
@@ -103,15 +104,22 @@ void Conversion::reduce(Op op)
     m_pending.push_back(sum);
 }
 
-/// All sums but the last `keep`.
+/// All sums that are complete, but the last `keep`.
 void Conversion::bringBack(std::size_t keep)
 {
-    while (m_pending.size() > keep) {
-        const Pending sum = m_pending.front();
-        m_pending.erase(m_pending.begin());
-        Op op = conversion(sum, sum.sum, m_program.buckets[static_cast<std::size_t>(sum.bucket)].gradSlice);
-        op.accumulate = sum.accumulate;
+    auto complete =
+        std::count_if(m_pending.begin(), m_pending.end(), [](const Pending &sum) { return !sum.tied; });
+    for (auto sum = m_pending.begin(); complete > static_cast<std::ptrdiff_t>(keep);) {
+        if (sum->tied) {
+            ++sum;
+            continue;
+        }
+        Op op =
+            conversion(*sum, sum->sum, m_program.buckets[static_cast<std::size_t>(sum->bucket)].gradSlice);
+        op.accumulate = sum->accumulate;
         appendOp(m_out, std::move(op));
+        sum = m_pending.erase(sum);
+        --complete;
     }
 }
 
@@ -124,12 +132,11 @@ void Conversion::run()
         OpId place = none;
         if (isReduction(op)) {
             const bool slice = op.group != m_program.buckets[static_cast<std::size_t>(op.chunk)].group;
-            if (!m_tied && slice && !goesOn(op)) // of what the micro-batches' sums have come to
+            if (slice && before(op) == m_pending.end()) // of what the micro-batches' sums have come to
                 bringBack(0);
             reduce(std::move(op));
             place = static_cast<OpId>(m_out.ops.size()) - 1;
-            if (!m_tied)
-                bringBack(1);
+            bringBack(1);
         } else {
             place = appendOp(m_out, std::move(op)).id;
         }

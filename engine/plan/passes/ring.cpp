@@ -18,8 +18,7 @@ public:
     explicit WrittenOut(PassContext context)
         : m_context(context),
           m_program(context.program),
-          m_ring(context.job.comm.algorithm == "ring"),
-          m_tied(context.hasGroup("embedding"))
+          m_ring(context.job.comm.algorithm == "ring")
     {}
     void run();
 
@@ -39,7 +38,6 @@ private:
     StepProgram &m_program;
     StepProgram m_out; ///< its ops only
     bool m_ring;
-    bool m_tied;
     std::map<std::pair<BufferId, std::int32_t>, BufferId> m_slices; ///< of a root, by whose
     std::deque<Op> m_steps;                                         ///< of reductions that have begun
     std::vector<Op> m_after;                                        ///< sums of slices over other groups
@@ -156,8 +154,7 @@ void WrittenOut::run()
             }
         } else {
             appendOp(m_out, std::move(op));
-            // Where the ends of a pipeline sum a tied embedding, computing must not wait in the backward (compress.cpp).
-            if (!m_steps.empty() && !m_tied) {
+            if (!m_steps.empty()) {
                 appendOp(m_out, std::move(m_steps.front()));
                 m_steps.pop_front();
             }

@@ -146,9 +146,13 @@ void SavedInputs::keep(const Saved &saved, OpId back, Insertions &insertions)
     }
     if (parts > 1)
         ops.push_back(gather(saved, slice, again));
+    // Into bytes that the computation before has let go. Not after a Recv that stands there: what it waits for may, on another stage,
+    // wait for a transfer behind this one.
+    OpId computed = back - 1;
+    while (computed > away && m_program.op(computed).stream != Stream::Compute)
+        --computed;
     for (Op &op : ops) {
-        // Into bytes that the ops before have let go.
-        op.waits = {back - 1};
+        op.waits = {computed};
         insertions.emplace_back(back, std::move(op));
     }
     for (Op &op : m_program.ops) {

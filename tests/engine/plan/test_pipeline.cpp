@@ -426,4 +426,44 @@ TEST(Pipeline, LinksCostTime)
     }
 }
 
+/// The first stage's copy of a tied embedding is complete at the end of its backward only. On the last stage, whose copy is complete early,
+/// nothing stands behind their sum: not the other buckets' reductions, and not the backward that some of those feed, without which the first
+/// stage's would never end.
+TEST(Pipeline, TheSumOfTiedEmbeddingsKeepsNothingWaiting)
+{
+    for (const char *schedule : {"gpipe", "1f1b", "zb-h1"}) {
+        for (const char *algorithm : {"library", "ring", "direct"}) {
+            spec::JobSpec job = smallJob(2, 0, 4);
+            job.model.layers = 4;
+            job.model.hidden = 32;
+            job.model.heads = 4;
+            job.model.kvHeads = 1;
+            job.layout.tp = job.layout.pp = 2;
+            job.layout.schedule = schedule;
+            job.layout.sequenceParallel = true;
+            job.zero.bucketBytes = 4096;
+            job.comm.algorithm = algorithm;
+            job.precision.reduce = algorithm == std::string("library") ? DType::BF16 : DType::F32;
+            const auto plan = makePlan(job, PlanDepth::Checked);
+            ASSERT_TRUE(plan) << schedule << ' ' << algorithm << ": " << plan.error().text();
+            for (int stage = 0; stage < 2; ++stage) {
+                const StepProgram &program = plan->program(ProgramKind::Train, 4 * stage);
+                bool tied = false;
+                int after = 0, before = 0;
+                for (const Op &op : program.ops) {
+                    if (op.stream != Stream::Data || op.chunk == none)
+                        continue;
+                    if (op.group == program.buckets[static_cast<std::size_t>(op.chunk)].tie)
+                        tied = true;
+                    else
+                        ++(tied ? after : before);
+                }
+                EXPECT_TRUE(tied) << stage;
+                EXPECT_GT(before, 3) << schedule << ' ' << algorithm << " stage " << stage;
+                EXPECT_EQ(after, 0) << schedule << ' ' << algorithm << " stage " << stage;
+            }
+        }
+    }
+}
+
 } // namespace rankyard::plan

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/units.h"
+#include "tests/engine/long.h"
 #include "tests/engine/plan/jobs.h"
 #include "tests/engine/plan/mutate.h"
 
@@ -116,6 +117,41 @@ TEST(Recompute, RepeatsTransfersOfTheTensorGroup)
             return countOps(train(p), OpKind::AllReduce) + countOps(train(p), OpKind::ReduceScatter);
         };
         EXPECT_EQ(sums(*plan) - sums(*makePlan(keep)), 8) << "attention's out, once a layer";
+    }
+}
+
+/// Inputs that are gathered or fetched again run on lanes of their own, first in, first out: one that waited for a Recv could stand before
+/// what the sender waits for.
+TEST(Recompute, InputsComeBackInEverySchedule)
+{
+    RANKYARD_LONG_WHEN_SANITIZED();
+    for (const char *family : {"gpt2", "llama"}) {
+        for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv"}) {
+            for (const std::int64_t pp : {2, 3}) {
+                for (const std::int64_t chunks : {1, 2, 3}) {
+                    const bool chunked = schedule == "interleaved" || schedule == "zbv";
+                    if ((chunks > 1 && !chunked) || (schedule == "zbv" && chunks != 2))
+                        continue;
+                    for (const auto &[partition, toHost] :
+                         {std::pair{true, false}, {false, true}, {true, true}}) {
+                        spec::JobSpec job = recomputeJob("full");
+                        job.model.family = family;
+                        job.model.layers = pp * chunks + 1;
+                        job.layout.tp = 2;
+                        job.layout.pp = pp;
+                        job.layout.schedule = schedule;
+                        job.layout.virtualStages = chunks;
+                        job.batch.global = job.batch.micro * 2 * pp;
+                        job.recompute.partition = partition;
+                        job.recompute.toHost = toHost;
+                        const auto plan = makePlan(job, PlanDepth::Checked);
+                        EXPECT_TRUE(plan) << family << ' ' << schedule << " pp " << pp << " virtual "
+                                          << chunks << (partition ? " partition" : "")
+                                          << (toHost ? " to_host" : "") << ": " << plan.error().text();
+                    }
+                }
+            }
+        }
     }
 }
 

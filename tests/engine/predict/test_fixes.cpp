@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/plan/plan.h"
 #include "engine/plan/units.h"
 #include "engine/predict/fixes.h"
 #include "engine/spec/model_presets.h"
+#include "tests/engine/long.h"
 
 #include <gtest/gtest.h>
+
+#include <array>
+#include <random>
 
 using namespace rankyard;
 using namespace rankyard::predict;
@@ -185,4 +190,98 @@ TEST(Fixes, EveryErrorOfAJobIsFound)
     // No document makes it run in circles.
     EXPECT_FALSE(problemsOf(Json::array()).empty());
     EXPECT_FALSE(problemsOf(Json{{"model", 3}, {"layout", "x"}}).empty());
+}
+
+namespace {
+
+/// A small job with each key drawn from more than what is legal.
+Json drawn(std::mt19937 &random)
+{
+    const auto one = [&](std::initializer_list<const char *> values) {
+        return std::string(values.begin()[random() % values.size()]);
+    };
+    const auto rarely = [&](const std::string &change, std::vector<std::string> &to) {
+        if (random() % 4 == 0)
+            to.push_back(change);
+    };
+    std::vector<std::string> changes = {
+        "model.family=" + one({"gpt2", "llama"}),
+        "model.layers=" + one({"1", "2", "3", "4", "6", "7"}),
+        "model.hidden=" + one({"24", "32", "36", "40", "48"}),
+        "model.heads=" + one({"2", "3", "4", "6", "8"}),
+        "model.seq=" + one({"5", "6", "8", "12", "16", "18"}),
+        "model.vocab=257",
+        "batch.global=" + one({"1", "4", "6", "10", "12", "24"}),
+        "batch.micro=" + one({"1", "2", "3"}),
+        "layout.dp=" + one({"1", "2", "3"}),
+        "layout.tp=" + one({"1", "1", "2", "3"}),
+        "layout.cp=" + one({"1", "1", "2", "3"}),
+        "layout.pp=" + one({"1", "1", "2", "3"}),
+        "layout.schedule=" + one({"gpipe", "1f1b", "interleaved", "zb-h1", "zbv"}),
+        "layout.virtual=" + one({"1", "1", "2", "3"}),
+        "zero.stage=" + one({"0", "1", "2", "3"}),
+    };
+    rarely("model.kv_heads=" + one({"1", "2", "3", "4", "5"}), changes);
+    rarely("layout.stages=" + one({"[]", "[1]", "[2,2]", "[1,1,1]", "[0,4]", "[4,0]"}), changes);
+    rarely("layout.sequence_parallel=true", changes);
+    rarely("zero.shard=" + one({"1", "2", "3", "4"}), changes);
+    rarely("zero.sub_group=" + one({"1", "1000"}), changes);
+    rarely("recompute.mode=" + one({"full", "selective", "attention"}), changes);
+    rarely("recompute.partition=true", changes);
+    rarely("recompute.to_host=true", changes);
+    rarely("offload.optimizer=" + one({"cpu", "nvme"}), changes);
+    rarely("offload.params=cpu", changes);
+    rarely("compression.mode=" + one({"fp16", "int8", "adaptive", "topk"}), changes);
+    rarely("comm.algorithm=" + one({"ring", "direct"}), changes);
+    rarely("precision.compute=" + one({"bf16", "fp16", "fp64"}), changes);
+    rarely("precision.reduce=" + one({"bf16", "fp16", "fp64"}), changes);
+    rarely("precision.grad=" + one({"bf16", "fp64"}), changes);
+    rarely("lr_schedule.warmup=100000", changes);
+    return job(changes);
+}
+
+/// What readJob, the validator or the planner say of it.
+Status verdictOn(const Json &document)
+{
+    RY_ASSIGN(const spec::JobSpec spec, readDesign(document));
+    return plan::checkJob(spec);
+}
+
+} // namespace
+
+// Who follows the nearest values that errors name comes to a job that runs, without being sent in a circle.
+TEST(Fixes, FollowingTheNearestValuesLeadsToAJobThatRuns)
+{
+    RANKYARD_LONG_WHEN_SANITIZED();
+    std::mt19937 random(11);
+    const int wanted = isLong() ? 5000 : 400;
+    constexpr int most = 16; // a drawn job may have as many faults
+    std::array<int, most + 1> rounds{};
+    for (int illegal = 0; illegal < wanted;) {
+        Json document = drawn(random);
+        const Json first = document;
+        std::string way;
+        int round = 0;
+        for (; round <= most; ++round) {
+            const Status verdict = verdictOn(document);
+            if (verdict)
+                break;
+            illegal += round == 0 ? 1 : 0;
+            const Problem problem = problemOf(verdict.error(), document);
+            way += "  " + verdict.error().text();
+            ASSERT_FALSE(problem.fixes.empty()) << first.dump() << "\n" << way;
+            const std::string &change = problem.fixes.front().changes.front();
+            ASSERT_EQ(way.find(" -> " + change + "\n"), std::string::npos) << "a circle: " << change << way;
+            way += " -> " + change + "\n";
+            document = changed(document, problem.fixes.front().changes);
+        }
+        ASSERT_LE(round, most) << first.dump() << "\n" << way;
+        ++rounds[static_cast<std::size_t>(round)];
+        if (!isLong() && illegal % 5 != 0)
+            continue;
+        const auto plan = plan::makePlan(*readDesign(document), plan::PlanDepth::Checked);
+        EXPECT_TRUE(plan) << plan.error().text() << '\n' << document.dump() << '\n' << way;
+    }
+    for (std::size_t i = 1; i < rounds.size(); ++i)
+        std::printf("%zu rounds: %d jobs\n", i, rounds[i]);
 }
