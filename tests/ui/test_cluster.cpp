@@ -6,13 +6,18 @@
 #include "ui/cluster/fabric_view.h"
 #include "ui/cluster/inspector.h"
 #include "ui/cluster/matrix_view.h"
+#include "ui/cluster/probe_run.h"
 #include "ui/common/actions.h"
 #include "ui/common/settings.h"
 
 #include <QAbstractItemModelTester>
+#include <QFile>
 #include <QImage>
 #include <QPainter>
+#include <QPushButton>
+#include <QSignalSpy>
 #include <QTableView>
+#include <QTemporaryDir>
 
 #include <algorithm>
 #include <atomic>
@@ -257,6 +262,78 @@ private slots:
         QTRY_VERIFY(!page.use()->devices().empty());
         page.hide();
         QVERIFY(page.use()->devices().empty());
+    }
+
+    // Progress, an end, a refusal and a cancel of the program that measures.
+    void aProbeIsAProcessOfItsOwn()
+    {
+        QTemporaryDir folder;
+        const auto program = [&](const char *script) {
+            const QString name = folder.filePath(QStringLiteral("probe"));
+            QFile::remove(name);
+            QFile file(name);
+            if (!file.open(QIODevice::WriteOnly))
+                qFatal("no script");
+            file.write(script);
+            file.close();
+            file.setPermissions(QFile::ReadOwner | QFile::WriteOwner | QFile::ExeOwner);
+            return name;
+        };
+        {
+            ProbeRun probe(nullptr, program("#!/bin/sh\necho '40 %  matrix products' >&2\nexit 0\n"));
+            QSignalSpy ended(&probe, &ProbeRun::ended);
+            probe.start();
+            QVERIFY(probe.isRunning());
+            QVERIFY(ended.wait());
+            QCOMPARE(probe.percent(), 40);
+            QCOMPARE(probe.doing(), QStringLiteral("matrix products"));
+            QCOMPARE(ended[0][0].toBool(), true);
+        }
+        {
+            ProbeRun probe(nullptr, program("#!/bin/sh\necho 'rankyardctl: no memory' >&2\nexit 3\n"));
+            QSignalSpy ended(&probe, &ProbeRun::ended);
+            probe.start();
+            QVERIFY(ended.wait());
+            QCOMPARE(ended[0][0].toBool(), false);
+            QCOMPARE(ended[0][1].toString(), QStringLiteral("rankyardctl: no memory"));
+        }
+        {
+            ProbeRun probe(
+                nullptr,
+                program("#!/bin/sh\ntrap 'exit 6' INT\necho '1 %  a' >&2\nwhile :; do sleep 0.01; done\n"));
+            QSignalSpy ended(&probe, &ProbeRun::ended);
+            QSignalSpy changed(&probe, &ProbeRun::changed);
+            probe.start();
+            while (probe.percent() == 0)
+                QVERIFY(changed.wait());
+            probe.cancel();
+            QVERIFY(ended.wait());
+            QCOMPARE(ended[0][0].toBool(), false);
+            QCOMPARE(ended[0][1].toString(), QString());
+        }
+        {
+            ProbeRun probe(nullptr, folder.filePath(QStringLiteral("is not there")));
+            QSignalSpy ended(&probe, &ProbeRun::ended);
+            probe.start();
+            QVERIFY(ended.count() == 1 || ended.wait());
+            QCOMPARE(ended.count(), 1);
+            QVERIFY(ended[0][1].toString().contains(QStringLiteral("cannot be started")));
+            QVERIFY(!probe.isRunning());
+        }
+    }
+
+    void aDesignForWhatIsOpen()
+    {
+        Fixture f("dgx-h100x4");
+        QSignalSpy wanted(&f.page, &ClusterPage::designWanted);
+        QTest::keyClick(f.page.canvas(), Qt::Key_D);
+        QCOMPARE(wanted.count(), 1);
+        QCOMPARE(wanted[0][0].toString(), QStringLiteral("dgx-h100x4"));
+        for (auto *button : f.page.headWidget()->findChildren<QPushButton *>()) {
+            if (button->text() == QLatin1String("Design a layout"))
+                button->click();
+        }
+        QCOMPARE(wanted.count(), 2);
     }
 
     // A cluster that is read on another thread: the newest one that was asked for is shown, an error in its place.

@@ -6,6 +6,7 @@
 #include "ui/cluster/fabric_view.h"
 #include "ui/cluster/inspector.h"
 #include "ui/cluster/matrix_view.h"
+#include "ui/cluster/probe_run.h"
 #include "ui/common/actions.h"
 #include "ui/common/elided_label.h"
 #include "ui/common/empty_state.h"
@@ -54,7 +55,8 @@ ClusterPage::ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *
       m_matrix(new MatrixView(this)),
       m_fabric(new FabricView(this)),
       m_inspector(new Inspector(this)),
-      m_use(new LiveUse(hub, this, std::move(makeRead)))
+      m_use(new LiveUse(hub, this, std::move(makeRead))),
+      m_probe(new ProbeRun(this))
 {
     setAcceptDrops(true);
     addActions();
@@ -98,6 +100,13 @@ ClusterPage::ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *
     connect(m_canvas, &ClusterCanvas::selectionChanged, this, &ClusterPage::refreshSelection);
     connect(m_canvas, &ClusterCanvas::planChanged, this, &ClusterPage::refreshSummary);
     connect(m_use, &LiveUse::changed, this, &ClusterPage::refreshUse);
+    connect(m_probe, &ProbeRun::changed, this, &ClusterPage::refreshProbe);
+    connect(m_probe, &ProbeRun::ended, this, [this](bool measured, const QString &error) {
+        if (!error.isEmpty())
+            emit failed(tr("This machine was not measured: %1").arg(error));
+        if (measured)
+            openLater(local);
+    });
     connect(m_inspector, &Inspector::overlayChanged, this, [this] {
         m_canvas->setMarks(m_slots ? m_inspector->overlay().marks(*m_slots, m_canvas->selectedSlot())
                                    : std::vector<std::uint8_t>());
@@ -131,6 +140,14 @@ void ClusterPage::addActions()
         [this] { setView(FabricOfNodes); });
     add("cluster.fit", tr("Fit the cluster"), tr("Shows all boxes"), "fit", Qt::Key_F,
         [this] { m_canvas->fit(); });
+    add("cluster.probe", tr("Probe this machine"),
+        tr("Measures its cores and memory for a minute, in which it should do nothing else; plans for this machine then have times"),
+        "monitor", Qt::Key_P, [this] { toggleProbe(); });
+    add("cluster.design", tr("Design a layout"), tr("Opens the design with this cluster"), "design",
+        Qt::Key_D, [this] {
+            if (m_cluster)
+                emit designWanted(m_what);
+        });
     add("cluster.fold", tr("Fold or unfold equal nodes"), tr("Shows every node, or the first of equal ones"),
         "chevron", Qt::Key_Space, [this] { m_canvas->toggleFold(); });
 }
@@ -160,19 +177,48 @@ void ClusterPage::buildHead()
     m_count->setButtonSymbols(QAbstractSpinBox::NoButtons);
     auto *file = new QPushButton(tr("Open file"), m_head);
     file->setToolTip(m_registry->action(QStringLiteral("cluster.open"))->toolTip());
+    m_probeButton = new QPushButton(m_head);
+    m_probeButton->setToolTip(m_registry->action(QStringLiteral("cluster.probe"))->toolTip());
+    auto *design = new QPushButton(tr("Design a layout"), m_head);
+    design->setProperty("tone", "primary");
+    design->setToolTip(m_registry->action(QStringLiteral("cluster.design"))->toolTip());
+    refreshProbe();
     row->addWidget(m_summary, 1);
     row->addWidget(m_views);
     row->addSpacing(8);
     row->addWidget(m_source);
     row->addWidget(m_count);
     row->addWidget(file);
-    for (QWidget *giving : {static_cast<QWidget *>(m_views), static_cast<QWidget *>(file),
+    row->addWidget(m_probeButton);
+    row->addWidget(design);
+    for (QWidget *giving : {static_cast<QWidget *>(m_probeButton), static_cast<QWidget *>(design),
+                            static_cast<QWidget *>(m_views), static_cast<QWidget *>(file),
                             static_cast<QWidget *>(m_count), static_cast<QWidget *>(m_source)})
         m_head->addGiving(giving);
     connect(m_views, &Segmented::changed, this, [this](int view) { setView(static_cast<View>(view)); });
     connect(m_source, &QComboBox::activated, this, &ClusterPage::choosePreset);
     connect(m_count, &QSpinBox::valueChanged, this, &ClusterPage::choosePreset);
     connect(file, &QPushButton::clicked, this, &ClusterPage::chooseFile);
+    connect(m_probeButton, &QPushButton::clicked, this, &ClusterPage::toggleProbe);
+    connect(design, &QPushButton::clicked, m_registry->action(QStringLiteral("cluster.design")),
+            &QAction::trigger);
+}
+
+void ClusterPage::toggleProbe()
+{
+    if (m_probe->isRunning())
+        return m_probe->cancel();
+    m_probe->start();
+}
+
+void ClusterPage::refreshProbe()
+{
+    const bool on = m_probe->isRunning();
+    m_probeButton->setText(on ? tr("Cancel probe · %1 %").arg(m_probe->percent()) : tr("Probe"));
+    if (on && !m_probe->doing().isEmpty())
+        m_summary->setFullText(tr("Measuring this machine: %1").arg(m_probe->doing()));
+    else
+        refreshSummary();
 }
 
 void ClusterPage::choosePreset()

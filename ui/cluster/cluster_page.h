@@ -11,6 +11,7 @@
 #include <memory>
 
 class QComboBox;
+class QPushButton;
 class QSpinBox;
 class QSplitter;
 class QStackedWidget;
@@ -25,6 +26,7 @@ class FabricView;
 class Inspector;
 class MatrixView;
 class NarrowRow;
+class ProbeRun;
 class Segmented;
 class Settings;
 
@@ -56,11 +58,15 @@ public:
     FabricView *fabric() const { return m_fabric; }
     Inspector *inspector() const { return m_inspector; }
     LiveUse *use() const { return m_use; }
+    ProbeRun *probe() const { return m_probe; }
     const cluster::Cluster *cluster() const { return m_cluster.get(); }
     QString summary() const;
 
 signals:
     void ready(); ///< what was asked for by openLater is shown
+    /// A design for what is open, as cluster::openCluster takes it.
+    void designWanted(const QString &what);
+    void failed(const QString &text); ///< the probe; for a notice
 
 protected:
     void keyPressEvent(QKeyEvent *event) override;
@@ -80,6 +86,8 @@ private:
     void refreshUse();
     void refreshSummary();
     void refreshSelection();
+    void toggleProbe();
+    void refreshProbe();
 
     ActionRegistry *m_registry;
     Settings *m_settings;
@@ -97,6 +105,8 @@ private:
     FabricView *m_fabric;
     Inspector *m_inspector;
     LiveUse *m_use;
+    ProbeRun *m_probe;
+    QPushButton *m_probeButton = nullptr;
     std::uint64_t m_asked = 0; ///< by openLater
     std::uint64_t m_shown = 0;
     bool m_starting = false; ///< what is read was open last time, and may be gone

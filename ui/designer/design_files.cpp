@@ -107,6 +107,12 @@ void DesignPage::keepDraft()
     m_context.settings->setValue(draftFileKey, m_document->file());
 }
 
+void DesignPage::setCluster(const QString &what)
+{
+    openSomething();
+    m_document->set("cluster", what.toStdString());
+}
+
 void DesignPage::openSomething()
 {
     if (m_open)

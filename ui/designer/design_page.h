@@ -51,6 +51,8 @@ public:
     Status open(const QString &file);
     /// The file of last time, or the sample's model on this machine; only when nothing is open.
     void openSomething();
+    /// As cluster::openCluster takes it; a step of undo.
+    void setCluster(const QString &what);
     bool save();
     void saveAs();
     void launch();

@@ -112,7 +112,7 @@ SearchView::SearchView(QWidget *parent)
     auto *column = new QVBoxLayout(this);
     column->setContentsMargins(12, 4, 12, 8);
     column->setSpacing(8);
-    auto *row = new QHBoxLayout;
+    auto *row = m_row = new QHBoxLayout;
     row->setSpacing(8);
     m_summary->setWordWrap(true);
     m_summary->setProperty("data", true);
@@ -189,6 +189,15 @@ void SearchView::start()
 }
 
 void SearchView::cancel() { m_task->cancel(); }
+
+/// Where the text is large or the drawer narrow the buttons go below the summary, and the table has all of the width.
+void SearchView::resizeEvent(QResizeEvent *event)
+{
+    QWidget::resizeEvent(event);
+    const bool narrow = width() < 50 * fontMetrics().averageCharWidth();
+    m_row->setDirection(narrow ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
+    m_scatter->setVisible(!narrow);
+}
 
 void SearchView::take(const std::shared_ptr<const search::Outcome> &outcome)
 {

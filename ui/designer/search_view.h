@@ -8,6 +8,7 @@
 
 #include <memory>
 
+class QBoxLayout;
 class QLabel;
 class QProgressBar;
 class QPushButton;
@@ -66,6 +67,9 @@ public:
 signals:
     void chosen(const rankyard::search::Choice &choice);
 
+protected:
+    void resizeEvent(QResizeEvent *event) override;
+
 private:
     void refresh();
     void take(const std::shared_ptr<const search::Outcome> &outcome);
@@ -78,7 +82,8 @@ private:
     QPushButton *m_use;
     QProgressBar *m_bar;
     QLabel *m_summary;
-    ElidedLabel *m_rejected; ///< by how many layouts each rule was broken
+    ElidedLabel *m_rejected;
+    QBoxLayout *m_row; ///< by how many layouts each rule was broken
     std::optional<spec::JobSpec> m_job;
     std::shared_ptr<const cluster::Cluster> m_cluster;
     std::shared_ptr<const search::Outcome> m_outcome;

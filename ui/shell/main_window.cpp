@@ -134,6 +134,12 @@ void MainWindow::connectPages()
     connect(m_monitor, &MonitorPage::ready, this, &MainWindow::pageReady);
     connect(m_design, &DesignPage::ready, this, &MainWindow::pageReady);
     connect(m_cluster, &ClusterPage::ready, this, &MainWindow::pageReady);
+    connect(m_cluster, &ClusterPage::designWanted, this, [this](const QString &what) {
+        m_design->setCluster(what);
+        showPage(QStringLiteral("design"));
+    });
+    connect(m_cluster, &ClusterPage::failed, this,
+            [this](const QString &text) { m_notices->post(Severity::Error, text); });
     connect(m_actions, &RunActions::started, this, [this](const QString &run) {
         m_strip->setJob({});
         m_hub->poke();
