@@ -82,8 +82,8 @@ private:
     QPushButton *m_use;
     QProgressBar *m_bar;
     QLabel *m_summary;
-    ElidedLabel *m_rejected;
-    QBoxLayout *m_row; ///< by how many layouts each rule was broken
+    ElidedLabel *m_rejected; ///< by how many layouts each rule was broken
+    QBoxLayout *m_row = nullptr;
     std::optional<spec::JobSpec> m_job;
     std::shared_ptr<const cluster::Cluster> m_cluster;
     std::shared_ptr<const search::Outcome> m_outcome;
