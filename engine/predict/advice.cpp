@@ -169,8 +169,10 @@ void addMemory(const Ground &ground, Verdict &verdict)
     if (!worst || worst->headroom() >= 0)
         return;
     Problem problem{Severity::Error, "layout", {}, {}};
-    problem.text = "stage " + text(worst->stage) + " needs " + formatBytes(static_cast<double>(worst->used))
-        + ", and there are " + formatBytes(static_cast<double>(worst->capacity));
+    problem.text = "stage " + text(worst->stage) + " needs " + formatBytes(static_cast<double>(worst->peak()))
+        + (worst->context > 0 ? ", and of " + formatBytes(static_cast<double>(worst->capacity))
+                   + " it can use " + formatBytes(static_cast<double>(worst->capacity - worst->context))
+                              : ", and there are " + formatBytes(static_cast<double>(worst->capacity)));
     addMemoryFixes(ground, verdict, problem);
     verdict.problems.push_back(std::move(problem));
 }

@@ -60,17 +60,13 @@ void addMemory(const Verdict &verdict, std::vector<Figure> &figures)
         });
     if (tightest == verdict.stages.end())
         return;
-    Figure peak{"peak", "Peak memory of a rank", Measure::Bytes, static_cast<double>(tightest->used)};
-    peak.formula = "sum of the arenas of stage " + text(tightest->stage)
-        + (tightest->context > 0 ? " + context, communication, headroom" : "");
+    Figure peak{"peak", "Peak memory of a rank", Measure::Bytes, static_cast<double>(tightest->peak())};
+    peak.formula = "sum of the arenas of stage " + text(tightest->stage);
     for (int kind = 0; kind < plan::memoryKindCount; ++kind) {
         if (const auto bytes = tightest->report.bytes[static_cast<std::size_t>(kind)])
             peak.inputs.emplace_back(plan::nameOf(static_cast<plan::MemoryKind>(kind)),
                                      formatBytes(static_cast<double>(bytes)));
     }
-    if (tightest->context > 0)
-        peak.inputs.emplace_back("context, communication, headroom",
-                                 formatBytes(static_cast<double>(tightest->context)));
     peak.source = verdict.depth == Depth::Whole
         ? "The step program: the arenas that a worker allocates"
         : "Closed forms of the job's keys; the arenas of the program follow";
@@ -78,9 +74,14 @@ void addMemory(const Verdict &verdict, std::vector<Figure> &figures)
     if (tightest->capacity <= 0)
         return;
     Figure headroom{"headroom", "Headroom", Measure::Bytes, static_cast<double>(tightest->headroom())};
-    headroom.formula = "capacity − peak, least of all stages (stage " + text(tightest->stage) + ")";
+    headroom.formula = std::string("capacity − ")
+        + (tightest->context > 0 ? "what the driver, communication and a reserve take − " : "")
+        + "peak, least of all stages (stage " + text(tightest->stage) + ")";
     headroom.inputs = {{"capacity", formatBytes(static_cast<double>(tightest->capacity))},
-                       {"peak", formatBytes(static_cast<double>(tightest->used))}};
+                       {"peak", formatBytes(static_cast<double>(tightest->peak()))}};
+    if (tightest->context > 0)
+        headroom.inputs.emplace_back("driver, communication, reserve",
+                                     formatBytes(static_cast<double>(tightest->context)));
     headroom.source =
         "Data sheet of the device; memory of the node over the ranks on it where there is no GPU";
     figures.push_back(std::move(headroom));

@@ -46,8 +46,9 @@ struct StageMemory {
     std::int64_t context =
         0; ///< of the driver, communication buffers, headroom: what capacityOf() keeps back
     std::int64_t capacity = 0; ///< of the place with the least; 0: not known
-    /// On the device: what lies in host memory does not count where ranks run on GPUs.
+    /// On the device, with `context`: what lies in host memory does not count where ranks run on GPUs.
     std::int64_t used = 0;
+    std::int64_t peak() const { return used - context; } ///< its arenas there: what `plan` calls the peak
     std::int64_t headroom() const { return capacity - used; }
 };
 

@@ -114,8 +114,9 @@ QRectF MemoryBars::partOf(int stage, MemoryKind kind) const
 QString MemoryBars::partsOf(int stage) const
 {
     const auto &memory = m_verdict->stages[static_cast<std::size_t>(stage)];
-    QStringList lines{
-        tr("Stage %1: %2").arg(memory.stage).arg(formatValue(static_cast<double>(memory.used), Unit::Bytes))};
+    QStringList lines{tr("Stage %1: %2")
+                          .arg(memory.stage)
+                          .arg(formatValue(static_cast<double>(memory.peak()), Unit::Bytes))};
     for (const MemoryKind kind : order) {
         if (const std::int64_t bytes = bytesOf(memory, kind))
             lines << QStringLiteral("%1 %2").arg(wordOf(kind),
@@ -204,7 +205,7 @@ void MemoryBars::paintEvent(QPaintEvent *)
         painter.setFont(theme.font(FontRole::Mono));
         painter.setPen(theme.color(stage.capacity > 0 && stage.headroom() < 0 ? Token::Bad : Token::Text));
         painter.drawText(row.adjusted(width() - valueWidth(), 0, 0, 0), Qt::AlignVCenter | Qt::AlignRight,
-                         formatValue(static_cast<double>(stage.used), Unit::Bytes));
+                         formatValue(static_cast<double>(stage.peak()), Unit::Bytes));
     }
     painter.setFont(theme.font(FontRole::Small));
     for (const Label &label : legend(width())) {
