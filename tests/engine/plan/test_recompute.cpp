@@ -129,6 +129,8 @@ TEST(Recompute, InputsComeBackInEverySchedule)
         for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv"}) {
             for (const std::int64_t pp : {2, 3}) {
                 for (const std::int64_t chunks : {1, 2, 3}) {
+                    if (pp == 3 && !isLong())
+                        continue;
                     const bool chunked = schedule == "interleaved" || schedule == "zbv";
                     if ((chunks > 1 && !chunked) || (schedule == "zbv" && chunks != 2))
                         continue;

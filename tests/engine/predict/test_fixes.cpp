@@ -277,7 +277,7 @@ TEST(Fixes, FollowingTheNearestValuesLeadsToAJobThatRuns)
         }
         ASSERT_LE(round, most) << first.dump() << "\n" << way;
         ++rounds[static_cast<std::size_t>(round)];
-        if (!isLong() && illegal % 5 != 0)
+        if (!isLong() && illegal % 20 != 0)
             continue;
         const auto plan = plan::makePlan(*readDesign(document), plan::PlanDepth::Checked);
         EXPECT_TRUE(plan) << plan.error().text() << '\n' << document.dump() << '\n' << way;
