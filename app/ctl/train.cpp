@@ -255,7 +255,8 @@ void addTrain(Commands &commands)
     app->add_option("--run-dir", options->runDir,
                     "Where the run keeps its files, instead of the node's default");
     app->add_option("--set", options->set, "Override a key of the job: path=value");
-    app->add_option("--steps", options->steps, "Override run.steps");
+    app->add_option("--steps", options->steps, "Override run.steps")
+        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}));
     app->add_flag("--detach", options->detach, "Print the run's id and leave; it goes on");
     app->add_option("--resume", options->resume,
                     "Start from the newest checkpoint of this run; without a job, continue it");

@@ -31,17 +31,23 @@ std::string position(std::string_view text, std::size_t byte, const std::string 
 Result<Json> parseJson(std::string_view text, const std::string &name, Code code)
 {
     std::vector<std::set<std::string>> keys;
+    std::vector<std::string> path; // the key that is being read, of each object around
     std::string duplicate;
     bool tooDeep = false;
     const Json::parser_callback_t watch = [&](int depth, Json::parse_event_t event, Json &parsed) {
         if (event == Json::parse_event_t::object_start) {
             keys.emplace_back();
+            path.emplace_back();
         } else if (event == Json::parse_event_t::object_end) {
             keys.pop_back();
+            path.pop_back();
         } else if (event == Json::parse_event_t::key && duplicate.empty()) {
             const auto &key = parsed.get_ref<const std::string &>();
-            if (!keys.back().insert(key).second)
-                duplicate = key;
+            path.back() = key;
+            if (!keys.back().insert(key).second) {
+                for (const std::string &part : path)
+                    duplicate += (duplicate.empty() ? "" : ".") + part;
+            }
         }
         tooDeep = tooDeep || depth > maxDepth;
         return true;
@@ -55,6 +61,13 @@ Result<Json> parseJson(std::string_view text, const std::string &name, Code code
         return json;
     } catch (const Json::parse_error &error) {
         return Error::make(code, "not valid JSON", position(text, error.byte, name));
+    } catch (const Json::out_of_range &error) {
+        // "… number overflow parsing '1e400'"
+        const std::string what = error.what();
+        const std::size_t begin = what.find('\'');
+        const std::string number =
+            begin == std::string::npos ? "" : what.substr(begin, what.rfind('\'') - begin + 1);
+        return Error::make(code, "a number is larger than 64 bits hold", name).withFound(number);
     } catch (const Json::exception &error) {
         return Error::make(code, std::string("not valid JSON: ") + error.what(), name);
     }

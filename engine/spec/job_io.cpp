@@ -265,7 +265,12 @@ Result<JobSpec> readJob(Json document, const std::string &name, const std::vecto
     if (job)
         return job;
     Error error = job.error();
-    if (error.hint.empty() && !name.empty())
+    const bool given = std::any_of(overrides.begin(), overrides.end(), [&](const std::string &entry) {
+        return entry.starts_with(error.where + "=");
+    });
+    if (error.hint.empty() && given)
+        error.hint = "It was given for this run: leave it out, or give another";
+    else if (error.hint.empty() && !name.empty())
         error.hint = "Change it in " + name;
     return error;
 }

@@ -22,6 +22,17 @@ TEST(Json, RefusesDuplicateKeysAndTrailingBytes)
     EXPECT_FALSE(parseJson("", "x"));
 }
 
+TEST(Json, NamesTheKeyThatStandsTwiceAndTheNumberThatIsTooLarge)
+{
+    const auto twice = parseJson(R"({"a": [{"x": 1}], "model": {"layers": 4, "b": {}, "layers": 5}})", "f");
+    ASSERT_FALSE(twice);
+    EXPECT_NE(twice.error().what.find("\"model.layers\""), std::string::npos) << twice.error().text();
+    const auto large = parseJson(R"({"eps": 1e400})", "f");
+    ASSERT_FALSE(large);
+    EXPECT_EQ(large.error().found, "'1e400'");
+    EXPECT_EQ(large.error().text().find("exception"), std::string::npos) << large.error().text();
+}
+
 TEST(Json, SchemaAcceptsOlderAndRefusesNewer)
 {
     EXPECT_TRUE(checkSchema({{"schema", "rankyard/job/1"}}, "rankyard/job", 2, "j"));

@@ -281,3 +281,19 @@ TEST(Job, ShownNeverCutsACharacter)
     EXPECT_LE(cut.size(), 80u);
     EXPECT_EQ(Json(cut).dump(), Json(cut).dump()); // throws when the text is not UTF-8
 }
+
+// The way out of a value that was given beside the file does not lead into the file.
+TEST(Job, ErrorsOfOverridesAreNotTheFiles)
+{
+    JobSpec sample;
+    sample.data.train = "corpus";
+    const Json document = writeJob(sample);
+    const auto given = readJob(document, "job.json", {"run.steps=-1"});
+    ASSERT_FALSE(given);
+    EXPECT_EQ(given.error().hint.find("job.json"), std::string::npos) << given.error().text();
+    Json wrong = document;
+    wrong["run"]["steps"] = -1;
+    const auto read = readJob(wrong, "job.json", {"run.keep=3"});
+    ASSERT_FALSE(read);
+    EXPECT_NE(read.error().hint.find("job.json"), std::string::npos) << read.error().text();
+}
