@@ -40,7 +40,6 @@ private:
     std::map<Key, Root> m_roots;
     std::map<std::int32_t, bool> m_reduced; ///< by bucket: its slice has something
     std::deque<OpId> m_reductions;          ///< in the order of their storage's first use, in m_out
-    std::size_t m_begun = 0;
 };
 
 GradientShards::GradientShards(PassContext context) : m_context(context), m_program(context.program) {}
@@ -141,9 +140,11 @@ void GradientShards::run()
             const Key key{m_program.tensors[static_cast<std::size_t>(tensor)].bucket, op.microbatch};
             const bool isNew = m_roots.at(key).buffer == none;
             Root &root = rootOf(key);
-            // Its bytes may be those of an earlier one that has been reduced.
-            if (isNew && ++m_begun > rootsAtOnce && m_reductions.size() + rootsAtOnce >= m_begun)
-                op.waits.push_back(m_reductions[m_begun - 1 - rootsAtOnce]);
+            // Its bytes may be those of an earlier one that has been reduced. Those that stay open for long (norms, a tied embedding) count
+            // for nothing: whatever they are, the others' reductions are at most so many behind.
+            const std::size_t behind = m_context.job.comm.overlapGrads ? rootsAtOnce : 1;
+            if (isNew && m_reductions.size() >= behind)
+                op.waits.push_back(m_reductions[m_reductions.size() - behind]);
             id = root.views.at(tensor);
             if (root.last == op.id && std::find(complete.begin(), complete.end(), key) == complete.end())
                 complete.push_back(key);

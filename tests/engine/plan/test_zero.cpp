@@ -211,4 +211,31 @@ TEST(Zero, EveryReductionAndGatherIsChecked)
     }
 }
 
+/// No rank ever has the whole gradients of ZeRO 2, also where two buckets stay open for all of the backward: norms of sequence parallelism,
+/// which are summed over the tensor group too, and a tied embedding. What is held does not grow with the layers but by their norms.
+TEST(Zero, BucketsThatStayOpenKeepNoOtherInMemory)
+{
+    for (const bool sequence : {false, true}) {
+        for (const bool tied : {false, true}) {
+            const auto buckets = [&](std::int64_t layers) {
+                spec::JobSpec job = smallJob(3, 2, 2);
+                job.model.layers = layers;
+                job.model.hidden = 64;
+                job.model.heads = 4;
+                job.model.tied = tied;
+                job.layout.tp = 2;
+                job.layout.sequenceParallel = sequence;
+                job.zero.bucketBytes = 100'000; // a layer, or all norms
+                const auto plan = makePlan(job, PlanDepth::Checked);
+                EXPECT_TRUE(plan) << plan.error().text();
+                return memoryOf(*plan, 0).bytes[static_cast<std::size_t>(MemoryKind::Buckets)];
+            };
+            const std::int64_t few = buckets(4), many = buckets(16);
+            // 12 h² weights in a layer over two ranks, in fp32; norms and biases: 13 h.
+            EXPECT_LT(many - few, 12 * 13 * 64 * 4 + 12 * 12 * 64 * 64 / 2 * 4 / 10)
+                << (sequence ? "sequence parallel, " : "") << (tied ? "tied" : "untied");
+        }
+    }
+}
+
 } // namespace rankyard::plan
