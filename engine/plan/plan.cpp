@@ -6,6 +6,7 @@
 #include "engine/plan/digest.h"
 #include "engine/plan/passes/pass.h"
 #include "engine/plan/units.h"
+#include "engine/spec/job_table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -30,12 +31,6 @@ Status checkFeatures(const spec::JobSpec &job)
     if (job.recompute.every < 1 || job.recompute.ratio.value_or(0) < 0 || job.recompute.ratio.value_or(0) > 1)
         return refused("recompute.every", "out of range", std::to_string(job.recompute.every), "1");
     return {};
-}
-
-/// The multiple of `unit` that is nearest to `value`, at least one; the larger one of two.
-std::int64_t nearestMultiple(std::int64_t value, std::int64_t unit)
-{
-    return std::max<std::int64_t>(1, (value + unit / 2) / unit) * unit;
 }
 
 /// `layout.stages` has the layers of each virtual stage, with one stage too: every pass relies on it.
@@ -94,7 +89,7 @@ Status checkStages(const spec::JobSpec &job)
                        "interleaved needs a number of micro-batches that layout.pp divides: a multiple of "
                        "layout.dp · batch.micro · layout.pp",
                        std::to_string(job.batch.global),
-                       std::to_string(nearestMultiple(job.batch.global, unit)));
+                       std::to_string(spec::nearestMultiple(unit, job.batch.global)));
     }
     return checkPartition(job, stages);
 }
@@ -162,20 +157,20 @@ Status checkLayout(const spec::JobSpec &job)
     RY_TRY(checkRanks(layout));
     if (model.heads % model.keyHeads() != 0)
         return refused("model.kv_heads", "must divide model.heads", std::to_string(model.keyHeads()),
-                       std::to_string(std::gcd(model.heads, model.keyHeads())));
+                       std::to_string(spec::nearestDivisor(model.heads, model.keyHeads())));
     for (const auto &[path, value] :
          {std::pair{"model.heads", model.heads}, {"model.ffn", model.ffnSize()}}) {
         if (value % layout.tp != 0)
             return refused(path, "must be a multiple of layout.tp = " + std::to_string(layout.tp),
                            std::to_string(value),
                            nearestTensor(job) + ", or " + path + " "
-                               + std::to_string(nearestMultiple(value, layout.tp)));
+                               + std::to_string(spec::nearestMultiple(layout.tp, value)));
     }
     if (model.keyHeads() % layout.tp != 0 && layout.tp % model.keyHeads() != 0)
         return refused("model.kv_heads",
                        "must divide layout.tp = " + std::to_string(layout.tp) + " or be a multiple of it",
                        std::to_string(model.keyHeads()), nearestTensor(job));
-    const std::string sequence = std::to_string(nearestMultiple(model.seq, sequenceUnit(layout)));
+    const std::string sequence = std::to_string(spec::nearestMultiple(sequenceUnit(layout), model.seq));
     if (layout.cp > 1 && model.seq % (2 * layout.cp) != 0)
         return refused("model.seq",
                        "must be a multiple of 2 · layout.cp = " + std::to_string(2 * layout.cp)

@@ -9,12 +9,6 @@
 
 namespace rankyard::spec {
 
-namespace {
-
-std::string str(std::int64_t value) { return std::to_string(value); }
-std::string number(double value) { return shown(Json(value)); }
-
-/// The divisor of n (n ≥ 1) that is nearest to `wish`; the smaller one of two.
 std::int64_t nearestDivisor(std::int64_t n, std::int64_t wish)
 {
     std::int64_t best = 1;
@@ -33,12 +27,16 @@ std::int64_t nearestDivisor(std::int64_t n, std::int64_t wish)
     return best;
 }
 
-/// The multiple of `unit`, at least one, that is nearest to `wish`.
 std::int64_t nearestMultiple(std::int64_t unit, std::int64_t wish)
 {
     const std::int64_t below = wish / unit * unit;
     return below > 0 && wish - below <= below + unit - wish ? below : below + unit;
 }
+
+namespace {
+
+std::string str(std::int64_t value) { return std::to_string(value); }
+std::string number(double value) { return shown(Json(value)); }
 
 Status checkModel(const Model &m)
 {

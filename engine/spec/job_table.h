@@ -79,6 +79,10 @@ std::string closest(std::string_view word, const std::vector<std::string> &choic
 /// JSON text of a value, shortened to 80 bytes for messages.
 std::string shown(const Json &value);
 /// A BadJob error at a key.
+/// The divisor of n (n ≥ 1) that is nearest to `wish`; the smaller one of two.
+std::int64_t nearestDivisor(std::int64_t n, std::int64_t wish);
+/// The multiple of `unit`, at least one, that is nearest to `wish`; the smaller one of two.
+std::int64_t nearestMultiple(std::int64_t unit, std::int64_t wish);
 Error jobError(const std::string &path, std::string what, std::string found, std::string expected);
 
 inline constexpr std::string_view jobSchemaFamily = "rankyard/job";
