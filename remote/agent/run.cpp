@@ -267,7 +267,7 @@ RunReport Run::report() const
     report.step = m_step;
     report.loss = m_loss;
     report.error = m_error;
-    if (!m_error && !m_ailments.empty())
+    if (!m_error && !m_ailments.empty() && telemetry::isLive(m_state))
         report.error = m_ailments.begin()->second;
     for (const Rank &rank : m_ranks) {
         Json json = {{"rank", rank.number}, {"pid", rank.pid}};

@@ -153,8 +153,7 @@ private:
     std::int64_t m_syncedNs = 0;
     std::int64_t m_tickNs = 0; ///< of the last tick
     bool m_dirty = false;
-    bool m_trouble = false;
-    std::map<std::string, Error> m_ailments; ///< what a running run does not do as it should
+    std::map<std::string, Error> m_ailments; ///< what a live run does not do as it should, by what it is
     bool m_concluded = false;
     EventLoop::TimerId m_tick = 0;
     EventLoop::TimerId m_deadline = 0;

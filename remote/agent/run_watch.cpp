@@ -212,15 +212,18 @@ void Run::checkSpools()
         if (rank.spool->trouble())
             broken = rank.spool.get();
     }
-    if ((broken != nullptr) == m_trouble)
+    if ((broken != nullptr) == m_ailments.contains("records"))
         return;
-    m_trouble = broken != nullptr;
-    if (broken)
+    if (broken) {
+        event("note",
+              {{"text", "records cannot be written; training goes on"}, {"error", *broken->trouble()}});
         ails("records",
              Error::make(Code::Io, "records cannot be written; training goes on", m_folder.string())
                  .causedBy(*broken->trouble()));
-    else
+    } else {
+        event("note", {{"text", "records can be written again"}});
         heals("records");
+    }
 }
 
 // The end -----------------------------------------------------------------------------------------------------------
