@@ -197,7 +197,7 @@ struct TrainOptions {
     std::string job;
     std::string runDir;
     std::vector<std::string> set;
-    std::optional<std::int64_t> steps;
+    std::optional<std::string> steps; ///< as given: the job's own rule judges it
     bool detach = false;
     std::string resume;
 };
@@ -206,7 +206,7 @@ Result<Exit> train(const TrainOptions &options, Output &output)
 {
     std::vector<std::string> overrides = options.set;
     if (options.steps)
-        overrides.push_back("run.steps=" + std::to_string(*options.steps));
+        overrides.push_back("run.steps=" + *options.steps);
     session::StartRequest request;
     if (!options.runDir.empty())
         request.runDir = std::filesystem::absolute(options.runDir).string(); // the agent is at home elsewhere
@@ -255,8 +255,7 @@ void addTrain(Commands &commands)
     app->add_option("--run-dir", options->runDir,
                     "Where the run keeps its files, instead of the node's default");
     app->add_option("--set", options->set, "Override a key of the job: path=value");
-    app->add_option("--steps", options->steps, "Override run.steps")
-        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}));
+    app->add_option("--steps", options->steps, "Override run.steps");
     app->add_flag("--detach", options->detach, "Print the run's id and leave; it goes on");
     app->add_option("--resume", options->resume,
                     "Start from the newest checkpoint of this run; without a job, continue it");

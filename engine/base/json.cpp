@@ -30,23 +30,24 @@ std::string position(std::string_view text, std::size_t byte, const std::string 
 
 Result<Json> parseJson(std::string_view text, const std::string &name, Code code)
 {
-    std::vector<std::set<std::string>> keys;
-    std::vector<std::string> path; // the key that is being read, of each object around
+    struct Object {
+        std::set<std::string> keys;
+        std::string key; // that is being read
+    };
+    std::vector<Object> around;
     std::string duplicate;
     bool tooDeep = false;
     const Json::parser_callback_t watch = [&](int depth, Json::parse_event_t event, Json &parsed) {
         if (event == Json::parse_event_t::object_start) {
-            keys.emplace_back();
-            path.emplace_back();
+            around.emplace_back();
         } else if (event == Json::parse_event_t::object_end) {
-            keys.pop_back();
-            path.pop_back();
+            around.pop_back();
         } else if (event == Json::parse_event_t::key && duplicate.empty()) {
             const auto &key = parsed.get_ref<const std::string &>();
-            path.back() = key;
-            if (!keys.back().insert(key).second) {
-                for (const std::string &part : path)
-                    duplicate += (duplicate.empty() ? "" : ".") + part;
+            around.back().key = key;
+            if (!around.back().keys.insert(key).second) {
+                for (const Object &object : around)
+                    duplicate += (duplicate.empty() ? "" : ".") + object.key;
             }
         }
         tooDeep = tooDeep || depth > maxDepth;
