@@ -168,16 +168,11 @@ Result<spec::JobSpec> readDesign(const Json &document)
     return spec;
 }
 
-namespace {
-
-/// What the reader, the validator and the planner's rules say of it.
-Status verdictOn(const Json &document)
+Status checkDesign(const Json &document)
 {
     RY_ASSIGN(const spec::JobSpec job, readDesign(document));
     return plan::checkJob(job);
 }
-
-} // namespace
 
 Problem problemOf(const Error &error, const Json &document)
 {
@@ -188,7 +183,7 @@ Problem problemOf(const Error &error, const Json &document)
         problem.text += (error.found.empty() ? ". Works: " : "; works: ") + error.expected;
     std::vector<Fix> partly; // after which something else is wrong with the same key
     for (const std::string &change : proposals(error.where, error.expected)) {
-        const Status again = verdictOn(changed(document, {change}));
+        const Status again = checkDesign(changed(document, {change}));
         const std::string path = change.substr(0, change.find('='));
         const Fix fix{{change}, wordsOf(change)};
         if (again || (again.error().where != error.where && again.error().where != path))
@@ -208,7 +203,7 @@ std::vector<Problem> problemsOf(const Json &document)
     std::vector<Problem> problems;
     Json repaired = document;
     while (problems.size() < most) {
-        const Status legal = verdictOn(repaired);
+        const Status legal = checkDesign(repaired);
         if (legal)
             break;
         Problem problem = problemOf(legal.error(), repaired);

@@ -42,6 +42,9 @@ Problem problemOf(const Error &error, const Json &document);
 /// default, and the rest is read again. Errors of readDesign, then of plan::checkJob. Empty: the job can be planned.
 std::vector<Problem> problemsOf(const Json &document);
 
+/// What the reader, the validator and the planner's rules say of a design, without planning it.
+Status checkDesign(const Json &document);
+
 /// readJob for a design: `cluster` may name any cluster, since nothing is started. The error is the first that readJob finds.
 Result<spec::JobSpec> readDesign(const Json &document);
 

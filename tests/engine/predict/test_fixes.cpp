@@ -240,13 +240,6 @@ Json drawn(std::mt19937 &random)
     return job(changes);
 }
 
-/// What readJob, the validator or the planner say of it.
-Status verdictOn(const Json &document)
-{
-    RY_ASSIGN(const spec::JobSpec spec, readDesign(document));
-    return plan::checkJob(spec);
-}
-
 } // namespace
 
 // Who follows the nearest values that errors name comes to a job that runs, without being sent in a circle.
@@ -263,7 +256,7 @@ TEST(Fixes, FollowingTheNearestValuesLeadsToAJobThatRuns)
         std::string way;
         int round = 0;
         for (; round <= most; ++round) {
-            const Status verdict = verdictOn(document);
+            const Status verdict = checkDesign(document);
             if (verdict)
                 break;
             illegal += round == 0 ? 1 : 0;

@@ -145,6 +145,16 @@ double programSeconds(const CostModel &cost, const spec::JobSpec &spec)
     return static_cast<double>(line->stepNs) / 1e9;
 }
 
+/// Wide enough to keep a GPU busy.
+spec::JobSpec wideJob(std::int64_t dp, std::int64_t tp, std::int64_t pp)
+{
+    spec::JobSpec made = job(dp, tp, pp);
+    made.model.hidden = 2048;
+    made.model.heads = 16;
+    made.model.ffn = 8192;
+    return made;
+}
+
 /// Two nodes of A100, without what a program does not know.
 CostModel programmed()
 {
@@ -162,10 +172,7 @@ TEST(Durations, ProgramAndClosedFormAreOneCostModel)
     const CostModel cost = programmed();
     for (const auto &[dp, tp, pp] :
          {std::array{1, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 2}, {1, 1, 3}, {1, 2, 2}, {2, 2, 3}}) {
-        spec::JobSpec spec = job(dp, tp, pp);
-        spec.model.hidden = 2048;
-        spec.model.heads = 16;
-        spec.model.ffn = 8192;
+        spec::JobSpec spec = wideJob(dp, tp, pp);
         spec.model.seq = 1024;
         const double program = programSeconds(cost, spec);
         const double closed = jobTime(cost, spec).step.seconds;
@@ -195,13 +202,10 @@ TEST(Durations, ContextRingsOfProgramAndClosedForm)
     const CostModel cost = programmed();
     for (const auto &[cp, tp, seq] :
          {std::array{2, 1, 1024}, {3, 1, 960}, {5, 1, 3840}, {4, 2, 8192}, {16, 1, 2048}, {16, 1, 65536}}) {
-        spec::JobSpec spec = job(1, tp, 1);
+        spec::JobSpec spec = wideJob(1, tp, 1);
         spec.layout.cp = cp;
         spec.batch.micro = 1;
         spec.batch.global = 3;
-        spec.model.hidden = 2048;
-        spec.model.heads = 16;
-        spec.model.ffn = 8192;
         spec.model.seq = seq;
         for (const char *mode : {"none", "selective", "attention", "full"}) {
             spec.recompute.mode = mode;
