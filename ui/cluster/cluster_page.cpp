@@ -103,8 +103,11 @@ ClusterPage::ClusterPage(ActionRegistry *registry, Settings *settings, QWidget *
     connect(m_probe, &ProbeRun::changed, this, &ClusterPage::refreshProbe);
     connect(m_probe, &ProbeRun::ended, this, [this](bool measured, const QString &error) {
         if (!error.isEmpty())
-            emit failed(tr("This machine was not measured: %1").arg(error));
-        if (measured)
+            emit told(Severity::Error, tr("This machine was not measured: %1").arg(error));
+        if (!measured)
+            return;
+        emit told(Severity::Good, tr("This machine was measured: plans for it have times from now on"));
+        if (m_what == local)
             openLater(local);
     });
     connect(m_inspector, &Inspector::overlayChanged, this, [this] {

@@ -4,6 +4,7 @@
 #include "engine/base/result.h"
 #include "engine/cluster/cluster.h"
 #include "ui/cluster/live_use.h"
+#include "ui/common/notices.h"
 
 #include <QPointer>
 #include <QWidget>
@@ -66,7 +67,7 @@ signals:
     void ready(); ///< what was asked for by openLater is shown
     /// A design for what is open, as cluster::openCluster takes it.
     void designWanted(const QString &what);
-    void failed(const QString &text); ///< the probe; for a notice
+    void told(rankyard::ui::Severity severity, const QString &text); ///< how a probe ended, for a notice
 
 protected:
     void keyPressEvent(QKeyEvent *event) override;

@@ -138,8 +138,8 @@ void MainWindow::connectPages()
         m_design->setCluster(what);
         showPage(QStringLiteral("design"));
     });
-    connect(m_cluster, &ClusterPage::failed, this,
-            [this](const QString &text) { m_notices->post(Severity::Error, text); });
+    connect(m_cluster, &ClusterPage::told, this,
+            [this](Severity severity, const QString &text) { m_notices->post(severity, text); });
     connect(m_actions, &RunActions::started, this, [this](const QString &run) {
         m_strip->setJob({});
         m_hub->poke();
