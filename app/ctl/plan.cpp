@@ -151,6 +151,16 @@ std::string stageTable(const OrderedJson &report)
     return table(rows);
 }
 
+std::string stepLine(const OrderedJson &report)
+{
+    const auto ms = [](const OrderedJson &value) { return formatDuration(value.get<double>() / 1e3); };
+    const OrderedJson &interval = report["interval_ms"];
+    return "step " + ms(report["step_ms"]) + " (80 %: " + ms(interval[0]) + " to " + ms(interval[1]) + "), "
+        + formatNumber(report["tflops_per_device"].get<double>(), 3) + " TFLOP/s a device, MFU "
+        + formatNumber(100 * report["mfu"].get<double>(), 3) + " %, bubble "
+        + formatNumber(100 * report["bubble"].get<double>(), 2) + " %";
+}
+
 /// For people.
 void showReport(const plan::Plan &plan, const OrderedJson &report, Output &output)
 {
@@ -163,16 +173,10 @@ void showReport(const plan::Plan &plan, const OrderedJson &report, Output &outpu
     output.line("program " + plan.digest().substr(0, 12) + ": "
                 + report["program"].value("ops", Json(0)).dump() + " ops, "
                 + report["program"].value("collectives", Json(0)).dump() + " collectives");
-    if (!report["step_ms"].is_null()) {
-        if (job.layout.pp > 1)
-            output.line("\n" + stageTable(report) + "\n");
-        output.line("step " + formatDuration(report["step_ms"].get<double>() / 1e3)
-                    + " (80 %: " + formatDuration(report["interval_ms"][0].get<double>() / 1e3) + " to "
-                    + formatDuration(report["interval_ms"][1].get<double>() / 1e3) + "), "
-                    + formatNumber(report["tflops_per_device"].get<double>(), 3) + " TFLOP/s a device, MFU "
-                    + formatNumber(100 * report["mfu"].get<double>(), 3) + " %, bubble "
-                    + formatNumber(100 * report["bubble"].get<double>(), 2) + " %");
-    }
+    const bool timed = !report["step_ms"].is_null();
+    if (timed && job.layout.pp > 1)
+        output.line("\n" + stageTable(report) + "\n");
+    output.line(timed ? stepLine(report) : report["notes"][0].get<std::string>());
     if (const auto margin = report.find("margin"); margin != report.end()) {
         const double left = margin->get<double>();
         const std::string usable = formatBytes(report["usable_memory"].get<double>());
@@ -180,8 +184,8 @@ void showReport(const plan::Plan &plan, const OrderedJson &report, Output &outpu
                               : "does not fit: " + formatBytes(-left) + " more than the " + usable
                             + " that a device has to use; rankyardctl search shows what would");
     }
-    for (const auto &note : report.value("notes", OrderedJson::array()))
-        output.line("note: " + (note.is_string() ? note.get<std::string>() : dumpJson(note)));
+    for (std::size_t i = timed ? 0 : 1; i < report["notes"].size(); ++i)
+        output.line("note: " + report["notes"][i].get<std::string>());
 }
 
 Result<Exit> showPlan(const PlanOptions &options, Output &output)

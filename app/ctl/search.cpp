@@ -99,6 +99,8 @@ void show(Output &output, const spec::JobSpec &job, const search::Outcome &outco
         showChanges(output, outcome);
     showCandidates(output, "best", outcome.best);
     showCandidates(output, "faster, but too large", outcome.near);
+    if (outcome.best.empty() && outcome.cancelled)
+        output.line("Stopped before a layout was priced by its programs.\n");
     showPareto(output, outcome.pareto);
     if (outcome.best.empty() && !outcome.cancelled)
         output.line("No layout fits: more devices, a smaller batch.micro or less model.seq would.\n");

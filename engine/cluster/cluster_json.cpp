@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/base/file.h"
+#include "engine/base/units.h"
 #include "engine/cluster/build.h"
 #include "engine/cluster/sources.h"
 
@@ -13,6 +14,7 @@ namespace rankyard::cluster {
 namespace {
 
 constexpr int version = 1;
+constexpr double mostMeasured = 1e18; ///< FLOP/s of one core or device
 constexpr const char *family = "rankyard/cluster";
 
 constexpr DeviceKind kinds[] = {DeviceKind::Machine, DeviceKind::Package, DeviceKind::Numa, DeviceKind::Core,
@@ -39,15 +41,16 @@ public:
         return Fields(json, path);
     }
 
-    Result<double> number(const char *key, double fallback, double least = 0) const
+    /// No bandwidth or memory comes near the default of `most`; sums and quotients of such numbers stay finite.
+    Result<double> number(const char *key, double fallback, double least = 0, double most = 1e18) const
     {
         if (!m_json->contains(key))
             return fallback;
         const Json &value = (*m_json)[key];
-        if (!value.is_number() || !(value.get<double>() >= least))
+        if (!value.is_number() || !(value.get<double>() >= least && value.get<double>() <= most))
             return Error::make(Code::BadData, "a number is expected", m_path + "." + key)
                 .withFound(dumpJson(value))
-                .withExpected("at least " + std::to_string(least));
+                .withExpected(formatNumber(least, 6) + " to " + formatNumber(most, 6));
         return value.get<double>();
     }
 
@@ -221,10 +224,10 @@ Result<Measured> readMeasured(const Json &json)
     if (!values.is_object())
         return Error::make(Code::BadData, "an object is expected", "measured.values");
     for (const auto &[name, value] : values.items()) {
-        if (!value.is_number() || !(value.get<double>() >= 0))
+        if (!value.is_number() || !(value.get<double>() >= 0 && value.get<double>() <= mostMeasured))
             return Error::make(Code::BadData, "a number is expected", "measured.values." + name)
                 .withFound(dumpJson(value))
-                .withExpected("at least 0");
+                .withExpected("0 to " + formatNumber(mostMeasured, 6));
         measured.values[name] = value.get<double>();
     }
     for (std::size_t i = 0; fields.has("fits") && i < fields.at("fits").size(); ++i) {
@@ -272,7 +275,7 @@ Result<Cluster> readCluster(const Json &document, const std::string &name)
         RY_ASSIGN(into.domainNodes, fabric.integer("domain_nodes", into.domainNodes, 1, 1'000'000));
         RY_ASSIGN(into.leafNodes, fabric.integer("leaf_nodes", into.leafNodes, 0, 1'000'000));
         RY_ASSIGN(into.rails, fabric.flag("rails", into.rails));
-        RY_ASSIGN(into.oversubscription, fabric.number("oversubscription", into.oversubscription, 1));
+        RY_ASSIGN(into.oversubscription, fabric.number("oversubscription", into.oversubscription, 1, 1e6));
     }
     if (fields.has("notes")) {
         for (const Json &note : fields.at("notes")) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
+#include <set>
 
 namespace rankyard::predict {
 
@@ -226,6 +228,56 @@ Result<Machine> hostOf(const cluster::Cluster &cluster, Ranks ranks)
     return machine;
 }
 
+/// What each GPU of a node reaches over NVLink; 0 where links do not join all of them, for a ring of all then goes over PCIe.
+double bondedBandwidth(const cluster::Node &node, const std::vector<int> &gpus)
+{
+    std::map<int, double> sums;
+    std::set<int> joined = {gpus.front()};
+    for (std::size_t grown = 0; grown != joined.size();) {
+        grown = joined.size();
+        for (const cluster::Bond &bond : node.bonds) {
+            if (joined.contains(bond.a) || joined.contains(bond.b))
+                joined.insert({bond.a, bond.b});
+        }
+    }
+    for (const cluster::Bond &bond : node.bonds) {
+        sums[bond.a] += bond.bandwidth;
+        sums[bond.b] += bond.bandwidth;
+    }
+    double least = joined.size() == gpus.size() ? sums[gpus.front()] : 0;
+    for (const int gpu : gpus)
+        least = std::min(least, sums[gpu]);
+    return least;
+}
+
+/// The least memory of a node's GPUs, the data sheet's where the cluster does not tell it.
+double leastMemory(const cluster::Node &node, const std::vector<int> &gpus, double dataSheet)
+{
+    double least = 0;
+    for (const int gpu : gpus) {
+        const double bytes = node.devices[static_cast<std::size_t>(gpu)].bytes;
+        const double told = bytes > 0 ? bytes : dataSheet;
+        least = least > 0 ? std::min(least, told) : told;
+    }
+    return least;
+}
+
+/// What so many ranks send over must be known.
+Status checkLinks(const Machine &machine, const cluster::Cluster &cluster, std::int64_t ranks)
+{
+    const auto unknown = [&](const char *what, const char *hint) {
+        return Error::make(Code::NotHere, std::string("the bandwidth ") + what + " is not known",
+                           cluster.name)
+            .withHint(hint);
+    };
+    if (ranks > 1 && machine.islandBandwidth <= 0)
+        return unknown("between the GPUs of a node",
+                       "a cluster file tells it by nvlink, nvswitch or pcie_bandwidth");
+    if (ranks > machine.island && machine.networkBandwidth <= 0)
+        return unknown("between nodes", "a cluster file tells it by the bandwidth of each nic");
+    return {};
+}
+
 } // namespace
 
 Result<Machine> machineOf(const cluster::Cluster &cluster, Ranks ranks)
@@ -248,13 +300,14 @@ Result<Machine> machineOf(const cluster::Cluster &cluster, Ranks ranks)
     machine.family = familyOf(gpu->name);
     machine.peak = {gpu->tf32 > 0 ? gpu->tf32 : gpu->fp32, gpu->bf16, gpu->bf16, gpu->fp8, 2 * gpu->fp8};
     machine.memoryBandwidth = gpu->memoryBandwidth;
-    machine.memoryBytes = gpu->memoryBytes;
+    machine.memoryBytes = leastMemory(node, gpus, gpu->memoryBytes);
     const int perNode = static_cast<int>(gpus.size());
     machine.island = perNode * std::max(1, std::min(cluster.fabric.domainNodes, cluster.nodes()));
-    machine.islandBandwidth = node.switchBandwidth > 0  ? node.switchBandwidth
-        : gpu->linkBandwidth > 0 && !node.bonds.empty() ? gpu->linkBandwidth
-                                                        : node.pcieBandwidth / 2;
-    machine.hostBandwidth = node.pcieBandwidth;
+    const double bonded = bondedBandwidth(node, gpus);
+    machine.hostBandwidth = node.pcieBandwidth > 0 ? node.pcieBandwidth : gpu->pcieBandwidth;
+    machine.islandBandwidth = node.switchBandwidth > 0 ? node.switchBandwidth
+        : bonded > 0                                   ? bonded
+                                                       : machine.hostBandwidth / 2;
     machine.hostBytes = node.hostBytes() / perNode;
     machine.networkBandwidth = networkBandwidthOf(cluster, perNode);
     return machine;
@@ -267,6 +320,7 @@ Result<CostModel> costModelOf(const cluster::Cluster &cluster, Ranks ranks)
         RY_ASSIGN(const Calibration constants, calibrationOf(*cluster.measured));
         return CostModel(machine, constants);
     }
+    RY_TRY(checkLinks(machine, cluster, ranks.count > 0 ? ranks.count : cluster.gpus()));
     RY_ASSIGN(const Calibration constants, fittedCalibrations().of(machine.family));
     return CostModel(machine, asProgrammed(constants));
 }

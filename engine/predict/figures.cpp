@@ -96,10 +96,12 @@ void addTimes(const Ground &ground, Verdict &verdict)
     std::vector<Figure> &figures = verdict.figures;
     Figure time{"step", "Step time", Measure::Seconds, step.seconds};
     time.spread = (step.high - step.low) / 2;
-    time.formula = "computation of the slowest stage + bubble + waits for transfers + optimizer + overhead";
+    time.formula =
+        "of the slowest stage: computation + waiting for other stages + waits for transfers + optimizer + overhead";
     const std::pair<const char *, double> parts[] = {
-        {"computation", step.compute}, {"bubble", step.bubble},   {"tensor group", step.tensor},
-        {"pipeline", step.pipeline},   {"data group", step.data}, {"optimizer", step.optimizer},
+        {"computation", step.compute}, {"waiting for other stages", step.bubble},
+        {"tensor group", step.tensor}, {"pipeline", step.pipeline},
+        {"data group", step.data},     {"optimizer", step.optimizer},
         {"overhead", step.overhead}};
     for (const auto &[name, seconds] : parts) {
         if (seconds > 0)

@@ -430,8 +430,14 @@ Result<Outcome> search(const spec::JobSpec &job, const predict::CostModel &cost,
             .withFound(std::to_string(options.devices))
             .withExpected("1 to 1048576");
     RY_ASSIGN(Outcome outcome, Search(job, cost, options).run());
-    if (const auto current = options.price && !outcome.cancelled ? price(job, cost) : weigh(job, cost))
+    if (job.layout.world() > options.devices) {
+        outcome.notes.push_back("the job's own layout has " + std::to_string(job.layout.world())
+                                + " ranks, more than the " + std::to_string(options.devices)
+                                + " devices: it has no price here");
+    } else if (const auto current =
+                   options.price && !outcome.cancelled ? price(job, cost) : weigh(job, cost)) {
         outcome.current = *current;
+    }
     outcome.notes.push_back(
         "usable memory: the device's, less driver context, communication buffers and 4 % headroom");
     if (options.price)

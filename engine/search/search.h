@@ -73,7 +73,7 @@ struct Outcome {
     bool cancelled = false;
     predict::Capacity capacity;
     Choice own;                    ///< the job's own layout, from which candidates differ
-    Candidate current;             ///< what it costs; 0 seconds when it is not legal here
+    Candidate current;             ///< what it costs; 0 seconds when it is not legal or has too many ranks
     std::vector<Candidate> best;   ///< by time
     std::vector<Candidate> pareto; ///< no other is both faster and smaller; by memory
     std::vector<Candidate>

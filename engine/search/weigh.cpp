@@ -217,8 +217,9 @@ std::string Scales::reason(const Candidate &candidate) const
 {
     const predict::StepTime &t = candidate.time;
     const std::pair<const char *, double> parts[] = {
-        {"computation", t.compute},     {"bubble", t.bubble},   {"tensor group", t.tensor},
-        {"pipeline sends", t.pipeline}, {"data group", t.data}, {"optimizer", t.optimizer}};
+        {"computation", t.compute}, {"waiting for other stages", t.bubble},
+        {"tensor group", t.tensor}, {"pipeline sends", t.pipeline},
+        {"data group", t.data},     {"optimizer", t.optimizer}};
     std::vector<std::pair<const char *, double>> sorted(std::begin(parts), std::end(parts));
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto &a, const auto &b) { return a.second > b.second; });

@@ -33,6 +33,41 @@ TEST(Cost, MachineOfAPreset)
     EXPECT_EQ(machineOf(*hosts).error().code, Code::NotHere);
 }
 
+TEST(Cost, AClusterFilesOwnFiguresGoBeforeTheDataSheets)
+{
+    auto cluster = *cluster::makePreset("dgx-a100-80", 4);
+    cluster::Node &node = cluster.types.front();
+    node.devices[static_cast<std::size_t>(node.of(cluster::DeviceKind::Gpu)[3])].bytes = 8e9;
+    EXPECT_DOUBLE_EQ(machineOf(cluster)->memoryBytes, 8e9); // the least of a node's bounds its plan
+    for (const int gpu : node.of(cluster::DeviceKind::Gpu))
+        node.devices[static_cast<std::size_t>(gpu)].bytes = 0; // not told
+    EXPECT_DOUBLE_EQ(machineOf(cluster)->memoryBytes, 80e9);
+
+    // NVLink in pairs does not join all eight: their ring goes over PCIe. A chain of all does, at its ends' rate.
+    node.switchBandwidth = 0;
+    const std::vector<int> gpus = node.of(cluster::DeviceKind::Gpu);
+    for (std::size_t i = 0; i < gpus.size(); i += 2)
+        node.bonds.push_back({gpus[i], gpus[i + 1], 4, 100e9});
+    EXPECT_DOUBLE_EQ(machineOf(cluster)->islandBandwidth, node.pcieBandwidth / 2);
+    for (std::size_t i = 1; i + 1 < gpus.size(); i += 2)
+        node.bonds.push_back({gpus[i], gpus[i + 1], 4, 50e9});
+    EXPECT_DOUBLE_EQ(machineOf(cluster)->islandBandwidth, 100e9);
+}
+
+TEST(Cost, ABandwidthThatNobodyToldIsAskedForWhereItIsNeeded)
+{
+    auto cluster = *cluster::makePreset("dgx-a100-80", 4);
+    cluster::Node &node = cluster.types.front();
+    for (const int nic : node.of(cluster::DeviceKind::Nic))
+        node.devices[static_cast<std::size_t>(nic)].bandwidth = 0;
+    EXPECT_TRUE(costModelOf(cluster, {8, 0})); // within a node
+    const auto across = costModelOf(cluster, {16, 0});
+    ASSERT_FALSE(across);
+    EXPECT_EQ(across.error().code, Code::NotHere);
+    EXPECT_NE(across.error().text().find("between nodes"), std::string::npos) << across.error().text();
+    EXPECT_FALSE(costModelOf(cluster));
+}
+
 TEST(Cost, ProductsAreSmoothAndNeverFasterThanThePeak)
 {
     const CostModel cost = model("dgx-h100", 1);

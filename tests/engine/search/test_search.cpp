@@ -286,6 +286,22 @@ TEST(Search, SaysWhatItWouldChange)
         EXPECT_LE(found->near[i - 1].time.seconds, found->near[i].time.seconds);
 }
 
+/// 32 devices are not 256: the layout that the job has is not priced as though they were.
+TEST(Search, HasNoPriceForAJobOfMoreRanksThanDevices)
+{
+    Options options;
+    options.devices = 32;
+    options.top = 1;
+    options.price = false;
+    const auto found = search(largeJob(), costOf("dgx-a100-80x4"), options);
+    ASSERT_TRUE(found) << found.error().text();
+    EXPECT_EQ(found->current.time.seconds, 0);
+    EXPECT_TRUE(reportOf(*found)["current"].is_null());
+    EXPECT_TRUE(std::any_of(found->notes.begin(), found->notes.end(), [](const std::string &note) {
+        return note.find("256 ranks") != std::string::npos && note.find("32 devices") != std::string::npos;
+    }));
+}
+
 /// Also while the best are priced: what was found by then is kept.
 TEST(Search, StopsWhilePricing)
 {
