@@ -134,6 +134,36 @@ private slots:
         line->render(&picture);
     }
 
+    // A wide op right behind narrow ones keeps its pixels: nothing looks idle that is not. Also when the whole step is zoomed out so far
+    // that most ops are narrower than a pixel.
+    void nothingThatRunsIsDrawnAsWaiting()
+    {
+        Fixture f;
+        f.document().apply({"cluster=dgx-a100-80", "model.layers=12", "model.hidden=768", "model.heads=12",
+                            "batch.micro=4", "batch.global=4", "layout.dp=1"},
+                           {});
+        f.settle();
+        StepTimeline *line = f.page.timeline();
+        for (const int width : {1900, 900, 500}) {
+            line->resize(width, 260);
+            line->fit();
+            QImage picture(line->size(), QImage::Format_RGB32);
+            line->render(&picture);
+            const auto &spans = line->lanes()[0].spans;
+            int looked = 0;
+            for (int i = 0; i < static_cast<int>(spans.size()); ++i) {
+                const QRectF box = line->rectOf({0, i});
+                const Ink ink = Ink::of(spans[static_cast<std::size_t>(i)].kind);
+                const QBrush brush = Theme::instance().brush(ink);
+                if (box.width() < 2.5 || brush.style() != Qt::SolidPattern || box.right() > line->width())
+                    continue;
+                ++looked;
+                QCOMPARE(picture.pixelColor(box.center().toPoint()).rgb(), brush.color().rgb());
+            }
+            QVERIFY2(looked > 10, qPrintable(QString::number(looked)));
+        }
+    }
+
     // The kept design beside the present one: only what differs, and back by one click.
     void twoDesignsSideBySide()
     {

@@ -167,6 +167,39 @@ private slots:
         QCOMPARE(f.window->monitor()->log()->model()->rowCount(), static_cast<int>(lines->size()));
     }
 
+    // As X11 sends them: Ctrl with a letter and Alt with a figure carry a text, which a list could take for the first letters of an
+    // entry and a field could write.
+    void shortcutsOfAPageWorkFromEverywhereOnIt()
+    {
+        Fixture f(true);
+        int come = 0;
+        for (const QString &page : MainWindow::pageNames()) {
+            for (const auto &[name, keys] :
+                 {std::pair("control", Qt::CTRL | Qt::Key_J), std::pair("alt", Qt::ALT | Qt::Key_9)}) {
+                ActionSpec spec;
+                spec.id = page + QLatin1String(".test.") + QLatin1String(name);
+                spec.shortcut = QKeySequence(keys);
+                spec.scope = Scope::Page;
+                spec.page = page;
+                f.window->registry()->add(spec, [&come] { ++come; });
+            }
+            f.window->showPage(page);
+            QTRY_VERIFY_WITH_TIMEOUT(f.window->isReady(), 30'000);
+            int asked = come;
+            QList<QWidget *> seen;
+            for (QWidget *stop = QApplication::focusWidget(); stop && !seen.contains(stop);
+                 stop = QApplication::focusWidget()) {
+                seen << stop;
+                QTest::sendKeyEvent(QTest::Click, stop, Qt::Key_J, QStringLiteral("\n"), Qt::ControlModifier);
+                QTest::sendKeyEvent(QTest::Click, stop, Qt::Key_9, QStringLiteral("9"), Qt::AltModifier);
+                asked += 2;
+                QVERIFY2(come == asked, stop->metaObject()->className());
+                QTest::keyClick(stop, Qt::Key_Tab);
+            }
+            QVERIFY2(seen.size() > 3, qPrintable(page));
+        }
+    }
+
     void sheetShowsEveryShortcut()
     {
         Fixture f(false);

@@ -8,6 +8,7 @@
 #include "ui/cluster/matrix_view.h"
 #include "ui/cluster/probe_run.h"
 #include "ui/common/actions.h"
+#include "ui/common/choice_box.h"
 #include "ui/common/elided_label.h"
 #include "ui/common/empty_state.h"
 #include "ui/common/format.h"
@@ -162,7 +163,7 @@ void ClusterPage::buildHead()
     m_summary->setProperty("tone", "muted");
     m_summary->setProperty("data", true);
     m_views = new Segmented(tr("View"), {tr("Boxes"), tr("Matrix"), tr("Fabric")}, m_head);
-    m_source = new QComboBox(m_head);
+    m_source = new ChoiceBox(m_head);
     m_source->setAccessibleName(tr("Cluster"));
     m_source->setToolTip(tr("This machine, or a cluster from data sheets"));
     m_source->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);

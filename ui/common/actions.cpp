@@ -18,7 +18,7 @@ QAction *ActionRegistry::add(const ActionSpec &spec, std::function<void()> run)
     auto *action = new QAction(spec.text, this);
     action->setObjectName(spec.id);
     action->setShortcut(spec.shortcut);
-    // Shortcuts of pages go through handleKey; until attach() none is active at all.
+    // Bare keys of pages go through handleKey; until it is attached no action hears its shortcut.
     action->setShortcutContext(spec.scope == Scope::Window ? Qt::WindowShortcut : Qt::WidgetShortcut);
     QString tip = spec.tip;
     if (!spec.shortcut.isEmpty())
@@ -36,6 +36,10 @@ QAction *ActionRegistry::add(const ActionSpec &spec, std::function<void()> run)
         run();
     });
     m_entries.push_back({spec, action});
+    for (const auto &[page, part] : m_parts) {
+        if (part && spec.scope == Scope::Page && spec.page == page)
+            attach(m_entries.back(), part);
+    }
     return action;
 }
 
@@ -54,6 +58,25 @@ void ActionRegistry::attach(QWidget *window)
         if (entry.spec.scope == Scope::Window)
             window->addAction(entry.action);
     }
+}
+
+void ActionRegistry::attachPage(const QString &page, QWidget *part)
+{
+    m_parts.emplace_back(page, part);
+    for (const Entry &entry : m_entries) {
+        if (entry.spec.scope == Scope::Page && entry.spec.page == page)
+            attach(entry, part);
+    }
+}
+
+/// Lists would take Alt with a figure for the first letter of an entry, text fields would write it.
+void ActionRegistry::attach(const Entry &entry, QWidget *part)
+{
+    constexpr Qt::KeyboardModifiers command = Qt::ControlModifier | Qt::AltModifier | Qt::MetaModifier;
+    if (entry.spec.shortcut.isEmpty() || !(entry.spec.shortcut[0].keyboardModifiers() & command))
+        return;
+    entry.action->setShortcutContext(Qt::WidgetWithChildrenShortcut);
+    part->addAction(entry.action);
 }
 
 bool ActionRegistry::handleKey(const QString &page, QKeyEvent *event)

@@ -4,20 +4,23 @@
 #include <QAction>
 #include <QKeySequence>
 #include <QObject>
+#include <QPointer>
 #include <QString>
+#include <QWidget>
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 class QKeyEvent;
-class QWidget;
 
 namespace rankyard::ui {
 
 /// Where a shortcut is heard.
 enum class Scope {
     Window, ///< anywhere in the main window, but not while text is typed
-    Page, ///< on its page only, when the focused widget does not want the key itself (Space on a button presses the button)
+    Page, ///< on its page only. With Ctrl, Alt or Meta as of the window; a bare key when the focused widget does not want it itself
+          ///< (Space on a button presses the button)
 };
 
 struct ActionSpec {
@@ -50,13 +53,18 @@ public:
     const std::vector<Entry> &entries() const { return m_entries; }
     /// Makes the shortcuts of Scope::Window work in `window`.
     void attach(QWidget *window);
+    /// Makes those of a page with Ctrl, Alt or Meta work in `part` and all that is in it; also of actions that are added later.
+    void attachPage(const QString &page, QWidget *part);
     /// Runs the action of Scope::Page that has this key; false when there is none or it is disabled.
     bool handleKey(const QString &page, QKeyEvent *event);
     /// Newest first.
     const std::vector<QString> &recent() const { return m_recent; }
 
 private:
+    static void attach(const Entry &entry, QWidget *part);
+
     std::vector<Entry> m_entries;
+    std::vector<std::pair<QString, QPointer<QWidget>>> m_parts; ///< of pages
     std::vector<QString> m_recent;
 };
 

@@ -2,6 +2,7 @@
 #include "ui/designer/cluster_choice.h"
 
 #include "engine/cluster/sources.h"
+#include "ui/common/choice_box.h"
 #include "ui/common/theme.h"
 
 #include <QComboBox>
@@ -25,7 +26,7 @@ const QString fromFile = QStringLiteral("file");
 ClusterChoice::ClusterChoice(DesignDocument *document, QWidget *parent)
     : QWidget(parent),
       m_document(document),
-      m_source(new QComboBox(this)),
+      m_source(new ChoiceBox(this)),
       m_count(new QSpinBox(this)),
       m_note(new QLabel(this))
 {

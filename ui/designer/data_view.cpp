@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/designer/data_view.h"
 
+#include "ui/common/choice_box.h"
 #include "ui/common/elided_label.h"
 #include "ui/common/format.h"
 #include "ui/common/notices.h"
@@ -74,7 +75,7 @@ void DataView::build()
         tr("Plain text, JSON lines, or either of them gzipped; files can be dropped here too"));
     m_fileLabel = new ElidedLabel(this);
     m_fileLabel->setProperty("data", true);
-    m_kind = new QComboBox(this);
+    m_kind = new ChoiceBox(this);
     m_kind->addItems({tr("Bytes"), tr("Byte pairs, trained on it"), tr("SentencePiece model")});
     m_kind->setAccessibleName(tr("Tokenizer"));
     m_kind->setToolTip(tr("How text becomes tokens"));

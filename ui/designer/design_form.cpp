@@ -2,6 +2,7 @@
 #include "ui/designer/design_form.h"
 
 #include "engine/spec/model_presets.h"
+#include "ui/common/choice_box.h"
 #include "ui/common/format.h"
 #include "ui/common/icons.h"
 #include "ui/common/rows.h"
@@ -94,7 +95,7 @@ void DesignForm::buildModel()
     const Section model = section(tr("Model"));
     auto *row = new QHBoxLayout;
     row->setSpacing(8);
-    m_presets = new QComboBox(model.body);
+    m_presets = new ChoiceBox(model.body);
     m_presets->setAccessibleName(tr("Model preset"));
     m_presets->setToolTip(tr("Models with known sizes"));
     m_presets->setProperty("data", true);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/designer/field_row.h"
 
+#include "ui/common/choice_box.h"
 #include "ui/common/format.h"
 #include "ui/common/segmented.h"
 #include "ui/common/theme.h"
@@ -90,11 +91,9 @@ void FieldRow::build(Editor editor, const QString &label)
         connect(m_line, &QLineEdit::textEdited, this, &FieldRow::typed);
         break;
     case Editor::Choice:
-        m_choice = new QComboBox(this);
+        m_choice = new ChoiceBox(this);
         m_choice->setProperty("data", true);
         m_choice->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
-        m_choice->setFocusPolicy(Qt::StrongFocus);
-        m_choice->installEventFilter(this); // the wheel scrolls the form
         fill(schema);
         connect(m_choice, &QComboBox::activated, this, [this](int index) {
             store(m_values[static_cast<std::size_t>(index)]);
@@ -269,10 +268,6 @@ void FieldRow::setProblems(const std::vector<predict::Problem> &problems)
 
 bool FieldRow::eventFilter(QObject *object, QEvent *event)
 {
-    if (event->type() == QEvent::Wheel && object == m_choice) {
-        event->ignore();
-        return true;
-    }
     if (object == m_line && event->type() == QEvent::FocusOut) {
         m_document->closeMerge();
         QMetaObject::invokeMethod(this, &FieldRow::refresh, Qt::QueuedConnection); // with its commas

@@ -65,6 +65,7 @@ void StepTimeline::paintRuler(QPainter &painter) const
     const double unit = shares ? whole / 100 : 1;
     const double room = metrics.horizontalAdvance(QStringLiteral("100.00 ms")) + 24;
     const double step = roundStep((m_end - m_begin) / unit * room / plot().width()) * unit;
+    double free = 0;
     for (double time = std::ceil(m_begin / step) * step; time <= m_end; time += step) {
         const double x = std::round(toPixel(time));
         painter.setPen(theme.color(Token::Border));
@@ -72,7 +73,12 @@ void StepTimeline::paintRuler(QPainter &painter) const
         painter.setPen(theme.color(Token::Muted));
         const QString text = time == 0 ? QStringLiteral("0") : textOf(time);
         const int wide = metrics.horizontalAdvance(text);
-        painter.drawText(QPointF(std::min(x + 3, width() - wide - 2.0), theme.scaled(14)), text);
+        const double left =
+            std::min(x + 3, width() - wide - 2.0); // the last one stays whole, where there is room
+        if (left < free)
+            continue;
+        painter.drawText(QPointF(left, theme.scaled(14)), text);
+        free = left + wide + 4;
     }
 }
 
@@ -103,22 +109,29 @@ void StepTimeline::paintLane(QPainter &painter, int lane) const
     auto span = std::upper_bound(spans.begin(), spans.end(), static_cast<qint64>(m_begin),
                                  [](qint64 t, const Span &s) { return t < s.end; });
     const double perPixel = (m_end - m_begin) / plot().width();
+    const auto leftOf = [&](const Span &s) {
+        return std::max(box.left(), toPixel(static_cast<double>(s.begin)));
+    };
+    const auto rightOf = [&](const Span &s) {
+        return std::min(box.right(), toPixel(static_cast<double>(s.end)));
+    };
+    const auto isWide = [&](const Span &s) { return rightOf(s) - leftOf(s) >= 1; };
     while (span != spans.end() && static_cast<double>(span->begin) < m_end) {
-        const double left = std::max(box.left(), toPixel(static_cast<double>(span->begin)));
-        const double right = std::min(box.right(), toPixel(static_cast<double>(span->end)));
-        if (right - left >= 1) {
+        if (isWide(*span)) {
+            const double left = leftOf(*span), right = rightOf(*span);
             const bool gap = right - left >= 4; // neighbours of one kind are told apart by a hair
             painter.fillRect(QRectF(left, box.top(), right - left - (gap ? 1 : 0), box.height()),
                              brush(span->kind));
             ++span;
             continue;
         }
-        // One column for all that begins in it: the kind that fills most of it, as strong as it is full.
-        const double column = std::floor(left);
+        // One column for the narrow ones that begin in it: the kind that fills most of it, as strong as it is full.
+        const double column = std::floor(leftOf(*span));
         const double until = toTime(column + 1);
         std::array<double, kindCount> filled{};
         double sum = 0;
-        for (int looked = 0; span != spans.end() && static_cast<double>(span->begin) < until;
+        for (int looked = 0;
+             span != spans.end() && static_cast<double>(span->begin) < until && !isWide(*span);
              ++span, ++looked) {
             const auto time = static_cast<double>(span->end - span->begin);
             filled[static_cast<std::size_t>(span->kind)] += time;
@@ -126,6 +139,8 @@ void StepTimeline::paintLane(QPainter &painter, int lane) const
             if (looked == 64) { // a sample says enough
                 span = std::lower_bound(span, spans.end(), static_cast<qint64>(until),
                                         [](const Span &s, qint64 t) { return s.begin < t; });
+                if (isWide(*std::prev(span)))
+                    --span;
                 sum = perPixel;
                 break;
             }

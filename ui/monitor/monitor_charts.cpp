@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/monitor/monitor_charts.h"
 
+#include "ui/common/choice_box.h"
 #include "ui/monitor/values_panel.h"
 
 #include <QComboBox>
@@ -66,7 +67,7 @@ void MonitorCharts::build(QWidget *parent)
     }
     m_values->setCharts({m_loss, m_throughput, m_scale, m_norm, m_memory, m_time, m_comm});
 
-    m_rankBox = new QComboBox(m_memory);
+    m_rankBox = new ChoiceBox(m_memory);
     m_rankBox->setAccessibleName(tr("Rank of memory and step time"));
     m_rankBox->setToolTip(tr("Whose memory and step time are shown"));
     m_rankBox->setProperty("compact", true);

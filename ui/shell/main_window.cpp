@@ -108,8 +108,10 @@ void MainWindow::build()
                                      {m_design, m_design->headWidget()},
                                      {m_monitor, m_monitor->headWidget()},
                                      {m_settingsPage, emptyHead}}) {
-        m_pages->addWidget(page);
+        const QString name = pageNames()[m_pages->addWidget(page)];
         m_heads->addWidget(head);
+        m_registry->attachPage(name, page);
+        m_registry->attachPage(name, head);
     }
     column->addWidget(m_pages, 1);
     m_strip = new StatusStrip(m_hub, m_notices, central);
@@ -251,7 +253,7 @@ void MainWindow::closeEvent(QCloseEvent *event)
     event->accept();
 }
 
-/// From the head, which is no part of the page below it.
+/// From the head and the bars, which are no part of the page.
 void MainWindow::keyPressEvent(QKeyEvent *event)
 {
     if (!m_registry->handleKey(m_page, event))
