@@ -166,6 +166,13 @@ void showMeasured(Output &output, const Measured &measured)
     for (const Measured::Fit &fit : measured.fits)
         rows.push_back({fit.what, std::to_string(fit.samples), percent(fit.median), percent(fit.worst)});
     output.line(table(rows));
+    std::string rough;
+    for (const Measured::Fit &fit : measured.fits) {
+        if (fit.isRough())
+            rough += (rough.empty() ? "" : ", ") + fit.what;
+    }
+    if (!rough.empty())
+        output.line("rough: " + rough + ". One bandwidth stands for sizes within the caches and beyond them");
 }
 
 /// Of each placement and operation the smallest and the largest size that were measured.
@@ -289,9 +296,9 @@ void addCluster(Commands &commands)
             "hwloc's synthetic description")
         ->required();
     auto probing = std::make_shared<ProbeCommand>();
-    CLI::App *probe =
-        commands.add(*parent, "probe", "Measures this machine: a minute in which it should do nothing else",
-                     [probing](Output &output) { return runProbe(*probing, output); });
+    CLI::App *probe = commands.add(
+        *parent, "probe", "Measures this machine: some 15 s on two cores, in which it should do nothing else",
+        [probing](Output &output) { return runProbe(*probing, output); });
     probe->add_option("--out", probing->out,
                       "Cluster file to write; default: where the cluster local looks for it");
     probe->add_option("--types", probing->types, "Types to compute in")

@@ -90,6 +90,7 @@ struct Measured {
         int samples = 0;
         double median = 0; ///< of |predicted ÷ measured − 1|
         double worst = 0;
+        bool isRough() const { return median > 0.25; } ///< no base for fine choices
         bool operator==(const Fit &) const = default;
     };
     std::vector<Fit> fits{};

@@ -220,7 +220,6 @@ private:
 
 constexpr const char *noRoom = "does not fit the device's memory";
 constexpr const char *noHostRoom = "does not fit the host's memory";
-constexpr double weighing = 0.1; ///< of the work, when the best are priced
 
 class Search
 {

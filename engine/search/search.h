@@ -56,6 +56,9 @@ struct Candidate {
     std::string why;     ///< what bounds it, in words
 };
 
+/// Of the whole work, where the best are priced: until then every layout is weighed.
+constexpr double weighing = 0.1;
+
 struct Options {
     int devices = 1;
     int top = 10;

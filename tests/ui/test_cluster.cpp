@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/base/file.h"
 #include "engine/cluster/sources.h"
 #include "tests/ui/ui_test.h"
 #include "ui/cluster/cluster_canvas.h"
@@ -57,6 +58,27 @@ class TestCluster : public test::UiTest
 {
     Q_OBJECT
 private slots:
+    // Whoever plans by a probe sees when and where it was made, and how far the model is from it.
+    void theInspectorShowsTheProbe()
+    {
+        QTemporaryDir dir;
+        auto made = cluster::makePreset("cpu-host", 2);
+        QVERIFY(made);
+        made->measured = cluster::Measured{"node-a", "2026-11-30T10:20:30Z", "Cores, AVX-512",
+                                           2,        {{"peak_fp32", 98e9}},  {}};
+        made->measured->fits = {{"matrix products", 40, 0.031, 0.12}, {"collectives", 60, 0.44, 0.7}};
+        const QString file = dir.filePath(QStringLiteral("measured.json"));
+        QVERIFY(writeFileAtomically(file.toStdString(), dumpJson(cluster::writeCluster(*made))));
+        Fixture f(file.toUtf8().constData());
+        const QStringList rows = f.page.inspector()->measuredRows();
+        for (const char *row :
+             {"On node-a", "When 2026-11-30 10:20:30Z", "fp32 products, a thread 98 GFLOP/s",
+              "matrix products 3 / 12 %", "collectives 44 / 70 %"})
+            QVERIFY2(rows.contains(QString::fromUtf8(row)), qPrintable(rows.join(QLatin1Char('\n'))));
+        QVERIFY(f.page.open(QStringLiteral("cpu-host x 2")));
+        QVERIFY(f.page.inspector()->measuredRows().isEmpty());
+    }
+
     // Boxes lie in their parents and never over their siblings, for every kind of node there is.
     void boxesNest_data()
     {

@@ -227,6 +227,21 @@ private slots:
         f.document().undoStack()->undo();
         QCOMPARE(whole(f.document().value("layout.dp")), 8);
         f.settle();
+        // Another learning rate asks nothing new; another model does, and then nothing of it can be taken.
+        f.document().set("optimizer.lr", 1e-3);
+        f.settle();
+        QVERIFY(view->table()->isEnabled());
+        f.document().set("model.layers", 2);
+        f.settle();
+        QVERIFY2(view->summary().contains(QStringLiteral("search again")), qPrintable(view->summary()));
+        QVERIFY(!view->table()->isEnabled() && !view->scatter()->isEnabled());
+        f.document().undoStack()->undo();
+        f.settle();
+        QVERIFY(view->table()->isEnabled());
+        const int before = static_cast<int>(done.count());
+        view->startUnlessFound();
+        QVERIFY(!view->task()->isRunning());
+        QCOMPARE(done.count(), before);
         // Stopped at once, it says so or is done already; nothing hangs.
         view->start();
         view->cancel();

@@ -345,9 +345,9 @@ private slots:
         key(Qt::Key_D, Qt::ControlModifier); // what there is now is kept to compare
         QCOMPARE(f.page.drawer(), DesignPage::Compare);
         key(Qt::Key_2, Qt::AltModifier);
-        QTRY_VERIFY_WITH_TIMEOUT(!f.page.search()->task()->isRunning(), 60'000);
+        QVERIFY(
+            !f.page.search()->task()->isRunning()); // it is of this design: the second best is still current
         QCOMPARE(QApplication::focusWidget(), found);
-        key(Qt::Key_Down);
         key(Qt::Key_Return);
         QVERIFY(f.document().job());
         QVERIFY(search::choiceOf(*f.document().job()) == choice);

@@ -2,6 +2,7 @@
 #include "tests/ui/synthetic_store.h"
 #include "tests/ui/ui_test.h"
 #include "ui/common/icons.h"
+#include "ui/common/long_work.h"
 #include "ui/common/notice_stack.h"
 #include "ui/monitor/log_model.h"
 #include "ui/monitor/log_pane.h"
@@ -198,6 +199,42 @@ private slots:
             }
             QVERIFY2(seen.size() > 3, qPrintable(page));
         }
+    }
+
+    // A probe, a search and the like are seen and ended wherever one is; the newest of several.
+    void workInTheBackgroundIsInTheStrip()
+    {
+        struct Work : LongWork {
+            using LongWork::begin;
+            using LongWork::end;
+            using LongWork::tell;
+            void cancel() override { ++cancelled; }
+            int cancelled = 0;
+        };
+        Fixture f(false);
+        StatusStrip *strip = f.window->strip();
+        QVERIFY(!strip->cancelButton()->isVisible());
+        Work first;
+        auto second = std::make_unique<Work>();
+        strip->watch(&first);
+        strip->watch(second.get());
+        first.begin(QStringLiteral("Search of layouts"));
+        first.tell(0.456, QStringLiteral("pricing"));
+        QVERIFY2(strip->workText() == QStringLiteral("Search of layouts: 45 %"),
+                 qPrintable(strip->workText()));
+        second->begin(QStringLiteral("Measuring"));
+        QVERIFY2(strip->workText().startsWith(QStringLiteral("Measuring: 0 %")),
+                 qPrintable(strip->workText()));
+        strip->cancelButton()->click();
+        QCOMPARE(second->cancelled, 1);
+        QCOMPARE(first.cancelled, 0);
+        second.reset(); // gone without an end
+        QVERIFY(strip->workText().startsWith(QStringLiteral("Search of layouts")));
+        strip->cancelButton()->click();
+        QCOMPARE(first.cancelled, 1);
+        first.end();
+        QVERIFY(!strip->cancelButton()->isVisible());
+        QVERIFY(f.window->findChildren<LongWork *>().size() >= 3); // search, corpus, probe
     }
 
     void sheetShowsEveryShortcut()

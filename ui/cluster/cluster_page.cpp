@@ -145,7 +145,7 @@ void ClusterPage::addActions()
     add("cluster.fit", tr("Fit the cluster"), tr("Shows all boxes"), "fit", Qt::Key_F,
         [this] { m_canvas->fit(); });
     add("cluster.probe", tr("Probe this machine"),
-        tr("Measures its cores and memory for a minute, in which it should do nothing else; plans for this machine then have times"),
+        tr("Measures its cores and memory, some 15 s on two cores, in which it should do nothing else; plans for this machine then have times"),
         "monitor", Qt::Key_P, [this] { toggleProbe(); });
     add("cluster.design", tr("Design a layout"), tr("Opens the design with this cluster"), "design",
         Qt::Key_D, [this] {
@@ -220,7 +220,7 @@ void ClusterPage::refreshProbe()
     const bool on = m_probe->isRunning();
     m_probeButton->setText(on ? tr("Cancel probe · %1 %").arg(m_probe->percent()) : tr("Probe"));
     if (on && !m_probe->doing().isEmpty())
-        m_summary->setFullText(tr("Measuring this machine: %1").arg(m_probe->doing()));
+        m_summary->setFullText(tr("%1: %2").arg(m_probe->title(), m_probe->doing()));
     else
         refreshSummary();
 }

@@ -67,6 +67,8 @@ Inspector::Inspector(QWidget *parent) : QScrollArea(parent)
     };
     m_title = head({});
     m_facts = list();
+    m_measuredTitle = head(tr("Measured"));
+    m_measured = list();
     m_useTitle = head(tr("Now"));
     m_useLines = list();
     head(tr("Layout laid over it"));
@@ -120,12 +122,55 @@ void Inspector::setCluster(const cluster::Cluster *cluster, const cluster::Slots
             m_notes->addWidget(remark(QString::fromStdString(note)));
         }
     }
+    fillMeasured();
     // A first layout that anybody would try: tensor groups as wide as a node, replicas over nodes.
     const int all = places ? places->count() : 1;
     const int perNode = places && all > 0 ? std::max(1, places->firstOf(1)) : 1;
     const int tp = cluster && cluster->gpus() > 0 ? perNode : 1;
     setAxes(tp, 1, std::max(1, all / tp));
     showSelection(-1, -1, -1);
+}
+
+/// What a probe found, when and where, and how far the plan's model is from it. Cores that nobody measured have no times.
+void Inspector::fillMeasured()
+{
+    clear(m_measured);
+    m_measuredRows.clear();
+    const bool cores = m_cluster && m_cluster->gpus() == 0;
+    m_measuredTitle->setVisible(cores);
+    if (!cores)
+        return;
+    if (!m_cluster->measured) {
+        m_measured->addWidget(
+            remark(tr("Not measured yet, so plans for it have no times. Probe measures this machine.")));
+        return;
+    }
+    const cluster::Measured &what = *m_cluster->measured;
+    const auto add = [this](const QString &name, const QString &value, const char *tone = nullptr) {
+        line(m_measured, name, value, tone);
+        m_measuredRows << name + QLatin1Char(' ') + value;
+    };
+    add(tr("On"), QString::fromStdString(what.host));
+    add(tr("When"), QString::fromStdString(what.date).replace(QLatin1Char('T'), QLatin1Char(' ')));
+    const auto value = [&](const std::string &name) {
+        const auto found = what.values.find(name);
+        return found == what.values.end() ? 0.0 : found->second;
+    };
+    for (const char *type : {"fp32", "bf16", "fp16"}) {
+        if (const double peak = value(std::string("peak_") + type); peak > 0)
+            add(tr("%1 products, a thread").arg(QLatin1String(type)),
+                QStringLiteral("%1 GFLOP/s").arg(QString::number(peak / 1e9, 'g', 3)));
+    }
+    add(tr("Memory, a thread"), textOfRate(value("memory_bandwidth")));
+    add(tr("Between ranks"), textOfRate(value("link_bandwidth")));
+    if (!what.fits.empty())
+        m_measured->addWidget(
+            remark(tr("How far the model of times is from what was measured: median / worst")));
+    for (const cluster::Measured::Fit &fit : what.fits)
+        add(QString::fromStdString(fit.what),
+            QStringLiteral("%1 / %2 %")
+                .arg(QString::number(100 * fit.median, 'f', 0), QString::number(100 * fit.worst, 'f', 0)),
+            fit.isRough() ? "warn" : nullptr);
 }
 
 void Inspector::setAxes(int tp, int pp, int dp)

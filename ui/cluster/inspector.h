@@ -29,7 +29,8 @@ public:
     /// What the selected device does now; kept, and looked at until it says something else.
     void showUse(const LiveUse &use);
     QStringList useRows() const; ///< "name value"
-    QString verdict() const;     ///< on the layout as a whole
+    QStringList measuredRows() const { return m_measuredRows; }
+    QString verdict() const; ///< on the layout as a whole
 
 signals:
     void overlayChanged();
@@ -40,6 +41,7 @@ private:
     void fillFacts();
     void fillGroups();
     void fillUse();
+    void fillMeasured();
     void line(QVBoxLayout *into, const QString &name, const QString &value, const char *tone = nullptr);
 
     const cluster::Cluster *m_cluster = nullptr;
@@ -47,11 +49,14 @@ private:
     Overlay m_overlay;
     QPointer<const LiveUse> m_use;
     QStringList m_useRows;
+    QStringList m_measuredRows;
     int m_node = -1;
     int m_device = -1;
     int m_slot = -1;
     QLabel *m_title;
     QVBoxLayout *m_facts;
+    QLabel *m_measuredTitle;
+    QVBoxLayout *m_measured;
     QLabel *m_useTitle;
     QVBoxLayout *m_useLines;
     QVBoxLayout *m_groups;

@@ -12,7 +12,7 @@
 namespace rankyard::ui {
 
 ProbeRun::ProbeRun(QObject *parent, QString program)
-    : QObject(parent),
+    : LongWork(parent),
       m_program(program.isEmpty()
                     ? QDir(QCoreApplication::applicationDirPath()).filePath(QStringLiteral("rankyardctl"))
                     : std::move(program))
@@ -34,8 +34,6 @@ void ProbeRun::start()
     if (m_process)
         return;
     m_cancelled = false;
-    m_percent = 0;
-    m_doing.clear();
     m_last.clear();
     m_process = new QProcess(this);
     m_process->setStandardOutputFile(QProcess::nullDevice());
@@ -48,7 +46,8 @@ void ProbeRun::start()
         finish();
     });
     m_process->start(m_program, {QStringLiteral("cluster"), QStringLiteral("probe")});
-    emit changed();
+    if (m_process)
+        begin(tr("Measuring this machine"));
 }
 
 void ProbeRun::cancel()
@@ -67,13 +66,11 @@ void ProbeRun::read()
         const QString line = QString::fromUtf8(m_process->readLine()).trimmed();
         const auto match = progress.match(line);
         if (match.hasMatch()) {
-            m_percent = match.captured(1).toInt();
-            m_doing = match.captured(2);
+            tell(match.captured(1).toInt() / 100.0, match.captured(2));
         } else if (!line.isEmpty()) {
             m_last = line;
         }
     }
-    emit changed();
 }
 
 void ProbeRun::finish()
@@ -84,7 +81,7 @@ void ProbeRun::finish()
     const bool measured = m_process->exitStatus() == QProcess::NormalExit && m_process->exitCode() == 0
         && m_process->error() != QProcess::FailedToStart;
     std::exchange(m_process, nullptr)->deleteLater();
-    emit changed();
+    end();
     const bool failed = !measured && !m_cancelled;
     emit ended(measured, failed ? (m_last.isEmpty() ? tr("the probe ended early") : m_last) : QString());
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
-#include <QObject>
-#include <QString>
+#include "ui/common/long_work.h"
 
 class QProcess;
 
@@ -10,7 +9,7 @@ namespace rankyard::ui {
 
 /// A measurement of this machine: `rankyardctl cluster probe` in a process of its own, so that the window neither waits for it nor disturbs
 /// it. One at a time. Going away ends it. On the GUI thread.
-class ProbeRun : public QObject
+class ProbeRun : public LongWork
 {
     Q_OBJECT
 public:
@@ -20,14 +19,9 @@ public:
 
     void start();
     /// It leaves what was measured before as it is.
-    void cancel();
-    bool isRunning() const { return m_process != nullptr; }
-    int percent() const { return m_percent; }
-    /// What it measures just now, in its own words.
-    const QString &doing() const { return m_doing; }
+    void cancel() override;
 
 signals:
-    void changed(); ///< begun, gone on, or ended
     /// `error` is empty after a measurement that the cluster `local` has from now on, and after `cancel`.
     void ended(bool measured, const QString &error);
 
@@ -38,8 +32,6 @@ private:
     QString m_program;
     QProcess *m_process = nullptr;
     bool m_cancelled = false;
-    int m_percent = 0;
-    QString m_doing;
     QString m_last; ///< line that was no progress
 };
 

@@ -30,11 +30,6 @@ namespace {
 enum Kinds { Byte, Bpe, SentencePiece };
 constexpr int sampleCharacters = 600;
 
-QString documentsOf(qint64 count)
-{
-    return count == 1 ? DataView::tr("1 document") : DataView::tr("%1 documents").arg(formatStep(count));
-}
-
 } // namespace
 
 DataView::DataView(DesignDocument *document, Notices *notices, QWidget *parent)
@@ -45,14 +40,12 @@ DataView::DataView(DesignDocument *document, Notices *notices, QWidget *parent)
 {
     setAcceptDrops(true);
     build();
-    connect(m_task, &PrepareTask::progressed, this,
-            [this](double share, const QString &stage, qint64 documents, qint64 tokens) {
-                m_bar->setValue(static_cast<int>(1000 * share));
-                m_result->setText(
-                    stage == QLatin1String("training")
-                        ? tr("Training the tokenizer")
-                        : tr("%1, %2 tokens so far").arg(documentsOf(documents), formatStep(tokens)));
-            });
+    connect(m_task, &LongWork::changed, this, [this] {
+        m_bar->setValue(static_cast<int>(m_bar->maximum() * m_task->share()));
+        if (m_task->isRunning() && !m_task->doing().isEmpty())
+            m_result->setText(tr("%1, %2").arg(m_task->progress(), m_task->doing()));
+        refresh();
+    });
     connect(m_task, &PrepareTask::finished, this, &DataView::finished);
     connect(m_task, &PrepareTask::failed, this, [this](const Error &error) {
         m_result->setText(error.code == Code::Stopped ? tr("Cancelled. Nothing was written.")

@@ -37,8 +37,8 @@ void DesignPage::addActions()
         Qt::ALT | Qt::Key_1, [this] { showDrawer(Step); });
     add("design.search", tr("Search layouts"), tr("The best layouts of this model on the cluster"), "search",
         Qt::ALT | Qt::Key_2, [this] {
-            m_search->start();
             showDrawer(Search);
+            m_search->startUnlessFound();
         });
     add("design.compare", tr("Compare designs"), tr("Two designs side by side, only what differs"), "compare",
         Qt::ALT | Qt::Key_3, [this] { showDrawer(Compare); });

@@ -120,9 +120,8 @@ void LayoutScatter::paintEvent(QPaintEvent *)
                      QStringLiteral("0"));
     painter.drawText(QRectF(box.left(), box.bottom() + 4, box.width(), metrics.height()), Qt::AlignRight,
                      formatValue(m_bytes, Unit::Bytes));
-    painter.drawText(
-        QRectF(box.left(), box.bottom() + 4 + metrics.height(), box.width(), metrics.height() + 2),
-        Qt::AlignHCenter, tr("peak memory"));
+    painter.drawText(QRectF(0, box.bottom() + 4 + metrics.height(), box.right(), metrics.height() + 2),
+                     Qt::AlignRight, tr("peak memory"));
     const double usable = box.left() + m_outcome->capacity.usable() / m_bytes * box.width();
     painter.setPen(QPen(theme.color(Token::Bad), 1, Qt::DashLine));
     painter.drawLine(QPointF(usable, box.top()), QPointF(usable, box.bottom()));

@@ -3,21 +3,22 @@
 
 #include "engine/data/corpus.h"
 #include "engine/data/text_source.h"
+#include "ui/common/format.h"
 
 #include <QElapsedTimer>
 
 namespace rankyard::ui {
 
-PrepareTask::PrepareTask(QObject *parent) : QObject(parent) {}
+PrepareTask::PrepareTask(QObject *parent) : LongWork(parent) {}
 
 PrepareTask::~PrepareTask() { m_cancelled = true; }
 
 void PrepareTask::start(const QString &file, const QString &tokenizer, const QString &name)
 {
-    if (m_running)
+    if (isRunning())
         return;
-    m_running = true;
     m_cancelled = false;
+    begin(tr("Preparing %1").arg(name));
     data::PrepareOptions options;
     options.inputs = {file.toStdString()};
     options.tokenizer = tokenizer.toStdString();
@@ -31,8 +32,13 @@ void PrepareTask::start(const QString &file, const QString &tokenizer, const QSt
                 : 0;
             QMetaObject::invokeMethod(
                 this,
-                [this, share, stage = QString::fromUtf8(progress.stage), documents = progress.documents,
-                 tokens = progress.tokens] { emit progressed(share, stage, documents, tokens); },
+                [this, share, training = progress.stage == std::string_view("training"),
+                 documents = progress.documents, tokens = progress.tokens] {
+                    tell(share,
+                         training
+                             ? tr("training the tokenizer")
+                             : tr("%1, %2 tokens so far").arg(documentsOf(documents), formatStep(tokens)));
+                },
                 Qt::QueuedConnection);
         }
         return !m_cancelled.load();
@@ -42,7 +48,7 @@ void PrepareTask::start(const QString &file, const QString &tokenizer, const QSt
         QMetaObject::invokeMethod(
             this,
             [this, name, made = std::move(made)] {
-                m_running = false;
+                end();
                 if (made)
                     emit finished(name, *made);
                 else
@@ -50,6 +56,12 @@ void PrepareTask::start(const QString &file, const QString &tokenizer, const QSt
             },
             Qt::QueuedConnection);
     });
+}
+
+QString documentsOf(qint64 count)
+{
+    return count == 1 ? PrepareTask::tr("1 document")
+                      : PrepareTask::tr("%1 documents").arg(formatStep(count));
 }
 
 Result<QString> sampleOf(const QString &file, int most)

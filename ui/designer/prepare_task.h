@@ -3,8 +3,7 @@
 
 #include "engine/data/prepare.h"
 
-#include <QObject>
-#include <QString>
+#include "ui/common/long_work.h"
 
 #include <atomic>
 #include <thread>
@@ -12,7 +11,7 @@
 namespace rankyard::ui {
 
 /// data::prepare on a thread of its own. Called on the GUI thread, where its signals arrive; one run at a time.
-class PrepareTask : public QObject
+class PrepareTask : public LongWork
 {
     Q_OBJECT
 public:
@@ -21,21 +20,19 @@ public:
 
     /// `name`: in the registry, as `rankyardctl data prepare` and jobs know it.
     void start(const QString &file, const QString &tokenizer, const QString &name);
-    void cancel() { m_cancelled = true; }
-    bool isRunning() const { return m_running; }
+    void cancel() override { m_cancelled = true; }
 
 signals:
-    /// `share`: of the bytes, 0 … 1. `stage` says what goes on.
-    void progressed(double share, const QString &stage, qint64 documents, qint64 tokens);
     /// The side document of the corpus.
     void finished(const QString &name, const rankyard::OrderedJson &report);
     void failed(const rankyard::Error &error);
 
 private:
     std::atomic<bool> m_cancelled{false};
-    bool m_running = false;
     std::jthread m_thread;
 };
+
+QString documentsOf(qint64 count); ///< "1 document", "1,234 documents"
 
 /// The beginning of a text, JSON lines or gzip file: at most `most` characters of its first document.
 Result<QString> sampleOf(const QString &file, int most);

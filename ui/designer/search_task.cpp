@@ -17,13 +17,13 @@ Result<search::Outcome> searchOn(const spec::JobSpec &job, const cluster::Cluste
 
 } // namespace
 
-SearchTask::SearchTask(QObject *parent) : QObject(parent) {}
+SearchTask::SearchTask(QObject *parent) : LongWork(parent) {}
 
 SearchTask::~SearchTask() = default; // the thread is told to stop, and waited for
 
 void SearchTask::start(const spec::JobSpec &job, std::shared_ptr<const cluster::Cluster> cluster)
 {
-    m_running = true;
+    begin(tr("Search of layouts"));
     const int number = ++m_number;
     m_thread = std::jthread([this, number, job, cluster = std::move(cluster)](const std::stop_token &stop) {
         search::Options options;
@@ -34,7 +34,9 @@ void SearchTask::start(const spec::JobSpec &job, std::shared_ptr<const cluster::
                 this,
                 [this, number, share] {
                     if (number == m_number)
-                        emit progressed(share);
+                        tell(share,
+                             share < search::weighing ? tr("weighing every legal layout")
+                                                      : tr("pricing the best by their programs"));
                 },
                 Qt::QueuedConnection);
         };
@@ -44,7 +46,7 @@ void SearchTask::start(const spec::JobSpec &job, std::shared_ptr<const cluster::
             [this, number, outcome = std::move(outcome)] {
                 if (number != m_number)
                     return;
-                m_running = false;
+                end();
                 if (outcome)
                     emit finished(std::make_shared<const search::Outcome>(*outcome));
                 else

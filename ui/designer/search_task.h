@@ -3,7 +3,7 @@
 
 #include "engine/search/search.h"
 
-#include <QObject>
+#include "ui/common/long_work.h"
 
 #include <memory>
 #include <thread>
@@ -11,7 +11,7 @@
 namespace rankyard::ui {
 
 /// search::search on a thread of its own. Called on the GUI thread, where its signals arrive; a new search stops the one before.
-class SearchTask : public QObject
+class SearchTask : public LongWork
 {
     Q_OBJECT
 public:
@@ -19,16 +19,13 @@ public:
     ~SearchTask() override;
 
     void start(const spec::JobSpec &job, std::shared_ptr<const cluster::Cluster> cluster);
-    void cancel();
-    bool isRunning() const { return m_running; }
+    void cancel() override;
 
 signals:
-    void progressed(double share);
     void finished(std::shared_ptr<const rankyard::search::Outcome> outcome);
     void failed(const rankyard::Error &error);
 
 private:
-    bool m_running = false;
     int m_number = 0; ///< of the newest search: what older ones bring is dropped
     std::jthread m_thread;
 };

@@ -97,6 +97,26 @@ QVariant SearchModel::headerData(int section, Qt::Orientation orientation, int r
     return names[section];
 }
 
+namespace {
+
+/// What a search depends on: the job without its layout and without what neither memory nor time know of.
+spec::JobSpec questionOf(const spec::JobSpec &job)
+{
+    spec::JobSpec question = search::jobOf(job, {});
+    question.name.clear();
+    question.cluster.clear();
+    question.init = {};
+    question.data = {};
+    question.lrSchedule = {};
+    question.run = {};
+    question.run.threads = job.run.threads;
+    question.optimizer = {};
+    question.optimizer.kind = job.optimizer.kind;
+    return question;
+}
+
+} // namespace
+
 SearchView::SearchView(QWidget *parent)
     : QWidget(parent),
       m_task(new SearchTask(this)),
@@ -161,8 +181,7 @@ SearchView::SearchView(QWidget *parent)
     connect(m_table->selectionModel(), &QItemSelectionModel::currentChanged, this, &SearchView::refresh);
     connect(m_scatter, &LayoutScatter::chosen, this,
             [this](const search::Candidate &candidate) { emit chosen(candidate.choice); });
-    connect(m_task, &SearchTask::progressed, this,
-            [this](double share) { m_bar->setValue(static_cast<int>(1000 * share)); });
+    connect(m_task, &LongWork::changed, this, &SearchView::refresh);
     connect(m_task, &SearchTask::finished, this, &SearchView::take);
     connect(m_task, &SearchTask::failed, this, [this](const Error &error) {
         refresh();
@@ -183,20 +202,36 @@ void SearchView::start()
 {
     if (!m_job || !m_cluster || m_task->isRunning())
         return;
-    m_bar->setValue(0);
+    m_asked = questionOf(*m_job);
+    m_askedOf = m_cluster;
     m_task->start(*m_job, m_cluster);
-    refresh();
+}
+
+void SearchView::startUnlessFound()
+{
+    if (!m_outcome || m_outcome->cancelled || isStale())
+        start();
+}
+
+bool SearchView::isStale() const
+{
+    // One that cannot be read has no question; its layout may be what is wrong, and what was found the way out.
+    return m_outcome && m_job
+        && (!m_cluster || !(*m_cluster == *m_askedOf)
+            || spec::writeJob(questionOf(*m_job)) != spec::writeJob(*m_asked));
 }
 
 void SearchView::cancel() { m_task->cancel(); }
+
+bool SearchView::isNarrow() const { return width() < 50 * fontMetrics().averageCharWidth(); }
 
 /// Where the text is large or the drawer narrow the buttons go below the summary, and the table has all of the width.
 void SearchView::resizeEvent(QResizeEvent *event)
 {
     QWidget::resizeEvent(event);
-    const bool narrow = width() < 50 * fontMetrics().averageCharWidth();
-    m_row->setDirection(narrow ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
-    m_scatter->setVisible(!narrow);
+    m_row->setDirection(isNarrow() ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
+    m_scatter->setMinimumWidth(std::min(Theme::instance().scaled(220), width() / 2));
+    m_scatter->setVisible(!isNarrow() && m_model->rowCount() > 0);
 }
 
 void SearchView::take(const std::shared_ptr<const search::Outcome> &outcome)
@@ -226,14 +261,19 @@ void SearchView::refresh()
     m_start->setText(running ? tr("Cancel") : tr("Search layouts"));
     m_start->setEnabled(running || (m_job && m_cluster));
     m_bar->setVisible(running);
+    m_bar->setValue(static_cast<int>(m_bar->maximum() * m_task->share()));
     const bool found = m_model->rowCount() > 0;
-    m_use->setEnabled(found && m_table->currentIndex().isValid() && !running);
+    const bool stale = isStale();
+    m_use->setEnabled(found && m_table->currentIndex().isValid() && !running && !stale);
+    m_table->setEnabled(!stale);
+    m_scatter->setEnabled(!stale);
     m_use->setVisible(found);
     m_table->setVisible(found);
-    m_scatter->setVisible(found);
+    m_scatter->setVisible(found && !isNarrow());
     m_rejected->setVisible(false);
     if (running) {
-        m_summary->setText(tr("Weighing every legal layout of this model on the cluster"));
+        const QString doing = m_task->doing().isEmpty() ? tr("weighing every legal layout") : m_task->doing();
+        m_summary->setText(tr("%1: %2").arg(m_task->progress(), doing));
         return;
     }
     if (!m_outcome) {
@@ -243,15 +283,20 @@ void SearchView::refresh()
                   : tr("A job that can be read can be searched."));
         return;
     }
-    QStringList parts{tr("%1 layouts in %2")
+    if (stale) {
+        m_summary->setText(tr("Found for another model, batch or cluster: search again"));
+        return;
+    }
+    QStringList parts{tr("%1 layouts in %2, the best priced in %3")
                           .arg(formatValue(static_cast<double>(m_outcome->evaluated), Unit::Count),
-                               formatSeconds(m_outcome->seconds))};
+                               formatSeconds(m_outcome->seconds), formatSeconds(m_outcome->pricingSeconds))};
     if (m_outcome->cancelled)
         parts << tr("cancelled");
     if (!found)
         parts << tr("none of them fits");
     const search::Candidate &now = m_outcome->current;
-    if (!m_outcome->best.empty() && now.time.seconds > 0 && now.margin >= 0)
+    if (!m_outcome->best.empty() && now.time.seconds > 0 && now.margin >= 0 && m_job
+        && search::choiceOf(*m_job) == m_outcome->own)
         parts << tr("the best takes %1 of the present step's time")
                      .arg(formatShort(100 * m_outcome->best.front().time.seconds / now.time.seconds,
                                       Unit::Percent));

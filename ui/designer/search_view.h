@@ -53,9 +53,12 @@ class SearchView : public QWidget
 public:
     explicit SearchView(QWidget *parent = nullptr);
 
-    /// Null: there is nothing that could be searched. A finished search of another design stays, and is said to be of another.
+    /// Null: there is nothing that could be searched. A finished search of another model, batch or cluster
+    /// stays, is said to be of another, and cannot be taken.
     void setDesign(const std::optional<spec::JobSpec> &job, std::shared_ptr<const cluster::Cluster> cluster);
     void start();
+    /// A search that is of this design already stays as it is.
+    void startUnlessFound();
     void cancel();
     SearchTask *task() const { return m_task; }
     SearchModel *model() const { return m_model; }
@@ -72,6 +75,8 @@ protected:
 
 private:
     void refresh();
+    bool isStale() const;
+    bool isNarrow() const;
     void take(const std::shared_ptr<const search::Outcome> &outcome);
 
     SearchTask *m_task;
@@ -87,6 +92,8 @@ private:
     std::optional<spec::JobSpec> m_job;
     std::shared_ptr<const cluster::Cluster> m_cluster;
     std::shared_ptr<const search::Outcome> m_outcome;
+    std::optional<spec::JobSpec> m_asked; ///< of the newest search: what it was of
+    std::shared_ptr<const cluster::Cluster> m_askedOf;
 };
 
 } // namespace rankyard::ui

@@ -3,6 +3,7 @@
 
 #include "ui/cluster/cluster_page.h"
 #include "ui/common/icons.h"
+#include "ui/common/long_work.h"
 #include "ui/common/notice_stack.h"
 #include "ui/designer/design_page.h"
 #include "ui/home/home_page.h"
@@ -142,6 +143,8 @@ void MainWindow::connectPages()
     });
     connect(m_cluster, &ClusterPage::told, this,
             [this](Severity severity, const QString &text) { m_notices->post(severity, text); });
+    for (LongWork *work : findChildren<LongWork *>())
+        m_strip->watch(work);
     connect(m_actions, &RunActions::started, this, [this](const QString &run) {
         m_strip->setJob({});
         m_hub->poke();

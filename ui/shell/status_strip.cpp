@@ -4,9 +4,11 @@
 #include "ui/common/elided_label.h"
 #include "ui/common/format.h"
 #include "ui/common/icons.h"
+#include "ui/common/long_work.h"
 
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QProgressBar>
 #include <QToolButton>
 
 #include <algorithm>
@@ -20,6 +22,9 @@ StatusStrip::StatusStrip(DataHub *hub, Notices *notices, QWidget *parent)
       m_run(new QToolButton(this)),
       m_figures(new ElidedLabel(this)),
       m_job(new QLabel(this)),
+      m_work(new QLabel(this)),
+      m_bar(new QProgressBar(this)),
+      m_cancel(new QToolButton(this)),
       m_noticeButton(new QToolButton(this))
 {
     setObjectName(QStringLiteral("strip"));
@@ -29,13 +34,24 @@ StatusStrip::StatusStrip(DataHub *hub, Notices *notices, QWidget *parent)
     row->addWidget(m_run);
     row->addWidget(m_figures, 1);
     row->addWidget(m_job);
+    row->addWidget(m_work);
+    row->addWidget(m_bar);
+    row->addWidget(m_cancel);
     row->addWidget(m_noticeButton);
     m_run->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
-    for (QWidget *widget : {static_cast<QWidget *>(m_run), static_cast<QWidget *>(m_noticeButton),
-                            static_cast<QWidget *>(m_job)})
+    for (QWidget *widget :
+         {static_cast<QWidget *>(m_run), static_cast<QWidget *>(m_noticeButton),
+          static_cast<QWidget *>(m_job), static_cast<QWidget *>(m_work), static_cast<QWidget *>(m_cancel)})
         setRole(widget, FontRole::Small);
     setRole(m_figures, FontRole::Mono);
-    for (QLabel *label : {static_cast<QLabel *>(m_figures), m_job})
+    m_bar->setRange(0, 1000);
+    m_bar->setTextVisible(false);
+    m_cancel->setText(tr("Cancel"));
+    connect(m_cancel, &QToolButton::clicked, this, [this] {
+        if (!m_works.empty())
+            m_works.back()->cancel();
+    });
+    for (QLabel *label : {static_cast<QLabel *>(m_figures), m_job, m_work})
         label->setProperty("tone", "muted");
     m_run->setAccessibleName(tr("Live run"));
     m_noticeButton->setToolTip(tr("What the program had to tell"));
@@ -51,9 +67,47 @@ StatusStrip::StatusStrip(DataHub *hub, Notices *notices, QWidget *parent)
     connect(&Theme::instance(), &Theme::changed, this, &StatusStrip::restyle);
     restyle();
     refresh();
+    refreshWork();
 }
 
 void StatusStrip::setJob(const QString &text) { m_job->setText(text); }
+
+void StatusStrip::watch(LongWork *work)
+{
+    connect(work, &LongWork::changed, this, [this, work] {
+        const auto at = std::find(m_works.begin(), m_works.end(), work);
+        if (work->isRunning() && at == m_works.end())
+            m_works.push_back(work);
+        else if (!work->isRunning() && at != m_works.end())
+            m_works.erase(at);
+        refreshWork();
+    });
+    connect(work, &QObject::destroyed, this, [this, work] {
+        std::erase(m_works, work);
+        refreshWork();
+    });
+}
+
+void StatusStrip::refreshWork()
+{
+    const bool on = !m_works.empty();
+    for (QWidget *part :
+         {static_cast<QWidget *>(m_work), static_cast<QWidget *>(m_bar), static_cast<QWidget *>(m_cancel)})
+        part->setVisible(on);
+    if (!on)
+        return;
+    const LongWork &work = *m_works.back();
+    QString text = tr("%1: %2").arg(work.title(), work.progress());
+    if (m_works.size() > 1)
+        text += tr(", and %1 more").arg(m_works.size() - 1);
+    m_work->setText(text);
+    m_work->setToolTip(work.doing());
+    m_bar->setValue(static_cast<int>(m_bar->maximum() * work.share()));
+    m_bar->setAccessibleName(text);
+    m_cancel->setAccessibleName(tr("Cancel: %1").arg(work.title()));
+}
+
+QString StatusStrip::workText() const { return m_work->text(); }
 
 QString StatusStrip::liveText() const { return m_run->text() + QLatin1Char(' ') + m_figures->fullText(); }
 
@@ -92,7 +146,7 @@ void StatusStrip::refresh()
         m_figures->setFullText(parts.join(QStringLiteral("   ")));
     } else {
         m_run->setIcon(icon(QStringLiteral("state_waiting")));
-        m_run->setText(tr("Nothing is running"));
+        m_run->setText(tr("No live run"));
         m_run->setProperty("data", false);
         m_run->setToolTip({});
         m_run->setEnabled(false);
@@ -108,6 +162,7 @@ void StatusStrip::restyle()
     const Theme &theme = Theme::instance();
     setFixedHeight(theme.scaled(28));
     m_run->setIconSize({theme.scaled(14), theme.scaled(14)});
+    m_bar->setFixedSize(theme.scaled(80), theme.scaled(6));
 }
 
 } // namespace rankyard::ui
