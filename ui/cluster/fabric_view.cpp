@@ -103,10 +103,13 @@ QStringList FabricView::facts() const
         facts << tr("%1 nodes are one NVLink domain: inside it no network is needed").arg(fabric.domainNodes);
     if (fabric.rails)
         facts << tr("Card i of every node is on rail i: GPUs of one number reach each other over one switch");
-    if (fabric.leafNodes > 0 && all > fabric.leafNodes)
-        facts << tr("%1 nodes under one set of leaf switches, %2 sets in all; between sets the spine")
-                     .arg(fabric.leafNodes)
-                     .arg(formatStep((all + fabric.leafNodes - 1) / fabric.leafNodes));
+    if (fabric.leafNodes > 0 && all > fabric.leafNodes) {
+        const int sets = (all + fabric.leafNodes - 1) / fabric.leafNodes;
+        const int last = all - (sets - 1) * fabric.leafNodes;
+        const QString rest = last == fabric.leafNodes ? QString() : tr(", the last with %1").arg(last);
+        facts << tr("%1 nodes in %2 sets of %3 under leaf switches of their own%4. The first is drawn; between sets the spine")
+                     .arg(formatStep(all), formatStep(sets), formatStep(fabric.leafNodes), rest);
+    }
     if (fabric.oversubscription > 1)
         facts << tr("Over the spine a GPU has 1 ÷ %1 of its card's rate").arg(fabric.oversubscription);
     return facts;
@@ -148,7 +151,9 @@ void FabricView::paintSwitches(QPainter &painter, const Shape &shape) const
     const double width = std::clamp(shape.rate * 8 / 1e9 / 100, 1.0, 6.0); // 1 px a 100 Gb/s
     for (std::size_t i = 0; i < shape.leaf.size(); ++i) {
         const QColor rail = theme.color(Ink::series(static_cast<int>(i) % seriesCount));
-        painter.setPen(QPen(mixed(surface, rail, 0.8), width));
+        // More rails than colours: the second round is dashed.
+        painter.setPen(QPen(mixed(surface, rail, 0.8), width,
+                            static_cast<int>(i) < seriesCount ? Qt::SolidLine : Qt::DashLine));
         const QPointF top(shape.leaf[i].center().x(), shape.leaf[i].top());
         painter.drawLine(top, QPointF(top.x(), shape.spine.bottom()));
         for (const auto &cards : shape.card) {

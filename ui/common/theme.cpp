@@ -54,7 +54,7 @@ constexpr std::array<Pair, seriesCount> seriesTable = {{
 constexpr std::array<Pair, kindCount> kindTable = {{
     {0xFF0072B2, 0xFF4A9BDC}, // Forward: blue
     {0xFFD55E00, 0xFFF08A3E}, // InputGradient: orange
-    {0xFFC8762F, 0xFFF6C08F}, // WeightGradient: light orange
+    {0xFFB58900, 0xFFF6C08F}, // WeightGradient: amber
     {0xFF0072B2, 0xFF4A9BDC}, // Recompute: blue, hatched
     {0xFFA64D86, 0xFFC97FB0}, // TensorParallel: purple
     {0xFF009E73, 0xFF3CC79B}, // DataParallel: green
