@@ -234,8 +234,10 @@ Result<Exit> showPlan(const PlanOptions &options, Output &output)
 OrderedJson combinationsReport()
 {
     OrderedJson list = OrderedJson::array();
-    for (const plan::Combination &rule : plan::combinations())
-        list.push_back({{"key", rule.path}, {"rule", rule.rule}, {"nearest", rule.nearest}});
+    for (const auto &rules : {plan::combinations(), plan::layoutRules()}) {
+        for (const plan::Rule &rule : rules)
+            list.push_back({{"key", rule.path}, {"rule", rule.rule}, {"nearest", rule.nearest}});
+    }
     return list;
 }
 

@@ -26,7 +26,7 @@ std::string compressionMode(const JobSpec &job) { return job.compression.mode; }
 bool converts(const JobSpec &job) { return job.precision.reduce != job.precision.grad; }
 std::string reduceType(const JobSpec &job) { return nameOf(job.precision.reduce); }
 
-constexpr Combination table[] = {
+constexpr Rule table[] = {
     {"precision.reduce", "codes are gathered: there is no sum to make in another type",
      [](const JobSpec &job) { return converts(job) && compresses(job); }, reduceType,
      "compression.mode none, or the type of precision.grad"},
@@ -110,17 +110,17 @@ std::int64_t shardRanks(const JobSpec &job)
     return job.zero.shard > 1 && job.zero.shard < replicas(job) ? job.zero.shard : 0;
 }
 
-std::span<const Combination> combinations() { return table; }
+std::span<const Rule> combinations() { return table; }
 
-Status checkCombination(const JobSpec &job)
+Status check(std::span<const Rule> rules, const JobSpec &job)
 {
-    const auto broken = std::find_if(std::begin(table), std::end(table),
-                                     [&](const Combination &rule) { return rule.broken(job); });
-    if (broken == std::end(table))
+    const auto broken =
+        std::find_if(rules.begin(), rules.end(), [&](const Rule &rule) { return rule.broken(job); });
+    if (broken == rules.end())
         return {};
-    return Error::make(Code::BadJob, broken->rule, broken->path)
+    return Error::make(Code::BadJob, broken->says ? broken->says(job) : broken->rule, broken->path)
         .withFound(broken->found(job))
-        .withExpected(broken->nearest);
+        .withExpected(broken->values ? broken->values(job) : broken->nearest);
 }
 
 } // namespace rankyard::plan

@@ -7,21 +7,27 @@
 #include <span>
 #include <string>
 
-/// What combines with what: strategies that exclude each other, as one table that the planner refuses by and the
-/// documentation is made from.
+/// What combines with what, as tables that the planner refuses by and the documentation is made from.
 namespace rankyard::plan {
 
-struct Combination {
+struct Rule {
     const char *path; ///< of the key that is refused
     const char *rule; ///< why, for people
     bool (*broken)(const spec::JobSpec &job);
     std::string (*found)(const spec::JobSpec &job);
     const char *nearest; ///< values that work
+    std::string (*says)(const spec::JobSpec &job) =
+        nullptr; ///< `rule` with the job's numbers; null: as it is
+    std::string (*values)(const spec::JobSpec &job) = nullptr; ///< `nearest` worked out; null: as it is
 };
 
-std::span<const Combination> combinations();
+/// Strategies that exclude each other.
+std::span<const Rule> combinations();
+/// What heads, sequence, layers and batch the axes and their schedule divide. They rely on those above them, and on every value being in
+/// its range.
+std::span<const Rule> layoutRules();
 
 /// BadJob with the first rule that the job breaks, the value found and the nearest that works.
-Status checkCombination(const spec::JobSpec &job);
+Status check(std::span<const Rule> rules, const spec::JobSpec &job);
 
 } // namespace rankyard::plan

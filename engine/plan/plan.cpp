@@ -33,67 +33,6 @@ Status checkFeatures(const spec::JobSpec &job)
     return {};
 }
 
-/// `layout.stages` has the layers of each virtual stage, with one stage too: every pass relies on it.
-Status checkPartition(const spec::JobSpec &job, std::int64_t stages)
-{
-    const auto &given = job.layout.stages;
-    if (!given)
-        return {};
-    std::string found;
-    std::int64_t sum = 0;
-    bool legal = static_cast<std::int64_t>(given->size()) == stages;
-    for (std::size_t i = 0; i < given->size() && i < 65; ++i)
-        found += (i == 0 ? "" : ", ") + (i < 64 ? std::to_string((*given)[i]) : "...");
-    for (std::size_t i = 0; i < given->size() && legal; ++i) {
-        const std::int64_t layers = (*given)[i];
-        const std::int64_t least = i > 0 && i + 1 == given->size() ? 0 : 1;
-        legal = layers >= least && layers <= job.model.layers - sum;
-        sum += legal ? layers : 0;
-    }
-    if (legal && sum == job.model.layers)
-        return {};
-    return refused("layout.stages",
-                   "must be the layers of each virtual stage in order, at least one in each but the last, "
-                   "together model.layers",
-                   "[" + found + "]",
-                   "null, or " + std::to_string(stages) + (stages == 1 ? " number" : " numbers")
-                       + " with the sum " + std::to_string(job.model.layers));
-}
-
-/// What a schedule asks of micro-batches, chunks and layers.
-Status checkStages(const spec::JobSpec &job)
-{
-    const spec::Layout &layout = job.layout;
-    const std::int64_t stages = layout.pp * layout.virtualStages;
-    const bool chunked = layout.schedule == "interleaved" || layout.schedule == "zbv";
-    if (layout.virtualStages != 1 && (!chunked || layout.pp == 1))
-        return refused("layout.virtual", "needs pp > 1 and the schedule interleaved or zbv",
-                       std::to_string(layout.virtualStages), "1");
-    if (layout.pp > 1 && layout.schedule == "zbv" && layout.virtualStages != 2)
-        return refused("layout.virtual", "zbv has two chunks a stage", std::to_string(layout.virtualStages),
-                       "2");
-    if (job.model.layers < stages - 1) {
-        // Every virtual stage but the last has a layer.
-        const std::int64_t most = (job.model.layers + 1) / layout.virtualStages;
-        const std::string other = "model.layers " + std::to_string(stages - 1);
-        return refused("layout.pp",
-                       "layout.pp · layout.virtual = " + std::to_string(stages) + " stages are too many for "
-                           + std::to_string(job.model.layers) + " layers: only the last may lack one",
-                       std::to_string(layout.pp),
-                       most > 1 || layout.virtualStages == 1 ? std::to_string(most) + ", or " + other
-                                                             : other);
-    }
-    if (layout.pp > 1 && layout.schedule == "interleaved" && job.microBatches() % layout.pp != 0) {
-        const std::int64_t unit = layout.dp * job.batch.micro * layout.pp;
-        return refused("batch.global",
-                       "interleaved needs a number of micro-batches that layout.pp divides: a multiple of "
-                       "layout.dp · batch.micro · layout.pp",
-                       std::to_string(job.batch.global),
-                       std::to_string(spec::nearestMultiple(unit, job.batch.global)));
-    }
-    return checkPartition(job, stages);
-}
-
 /// Ranks are numbered by 32 bits, and reports have a line for each.
 Status checkRanks(const spec::Layout &layout)
 {
@@ -112,40 +51,9 @@ Status checkRanks(const spec::Layout &layout)
     return {};
 }
 
-/// Whether what a tensor group of `tp` ranks divides can be divided.
-bool divides(const spec::JobSpec &job, std::int64_t tp)
-{
-    const spec::Model &model = job.model;
-    const std::int64_t rows = job.batch.micro * model.seq / job.layout.cp;
-    return model.heads % tp == 0 && model.ffnSize() % tp == 0
-        && (model.keyHeads() % tp == 0 || tp % model.keyHeads() == 0)
-        && (!job.layout.sequenceParallel || rows % tp == 0);
-}
-
-/// "layout.tp 4", the nearest that divides all that it has to; the smaller one of two.
-std::string nearestTensor(const spec::JobSpec &job)
-{
-    const std::int64_t wish = job.layout.tp;
-    for (std::int64_t far = 0; far < wish; ++far) {
-        for (const std::int64_t tp : {wish - far, wish + far}) {
-            if (divides(job, tp))
-                return "layout.tp " + std::to_string(tp);
-        }
-    }
-    return "layout.tp 1";
-}
-
-/// Sequences that the context group and, for sequence parallelism, the tensor group divide: multiples of this.
-std::int64_t sequenceUnit(const spec::Layout &layout)
-{
-    const std::int64_t halves = layout.cp > 1 ? 2 * layout.cp : 1;
-    return layout.sequenceParallel ? std::lcm(halves, layout.cp * layout.tp) : halves;
-}
-
-/// Divisibility over the tensor and context group, stages and their schedule.
+/// Axes and their schedule.
 Status checkLayout(const spec::JobSpec &job)
 {
-    const spec::Model &model = job.model;
     const spec::Layout &layout = job.layout;
     for (const auto &[path, value] : {std::pair{"layout.tp", layout.tp},
                                       {"layout.cp", layout.cp},
@@ -154,35 +62,10 @@ Status checkLayout(const spec::JobSpec &job)
         if (value < 1 || value > 65536)
             return refused(path, "out of range", std::to_string(value), "1 to 65536");
     }
+    if (job.zero.stage < 0 || job.zero.stage > 3)
+        return refused("zero.stage", "out of range", std::to_string(job.zero.stage), "0 to 3");
     RY_TRY(checkRanks(layout));
-    if (model.heads % model.keyHeads() != 0)
-        return refused("model.kv_heads", "must divide model.heads", std::to_string(model.keyHeads()),
-                       std::to_string(spec::nearestDivisor(model.heads, model.keyHeads())));
-    for (const auto &[path, value] :
-         {std::pair{"model.heads", model.heads}, {"model.ffn", model.ffnSize()}}) {
-        if (value % layout.tp != 0)
-            return refused(path, "must be a multiple of layout.tp = " + std::to_string(layout.tp),
-                           std::to_string(value),
-                           nearestTensor(job) + ", or " + path + " "
-                               + std::to_string(spec::nearestMultiple(layout.tp, value)));
-    }
-    if (model.keyHeads() % layout.tp != 0 && layout.tp % model.keyHeads() != 0)
-        return refused("model.kv_heads",
-                       "must divide layout.tp = " + std::to_string(layout.tp) + " or be a multiple of it",
-                       std::to_string(model.keyHeads()), nearestTensor(job));
-    const std::string sequence = std::to_string(spec::nearestMultiple(sequenceUnit(layout), model.seq));
-    if (layout.cp > 1 && model.seq % (2 * layout.cp) != 0)
-        return refused("model.seq",
-                       "must be a multiple of 2 · layout.cp = " + std::to_string(2 * layout.cp)
-                           + ": each rank has two chunks of each sequence",
-                       std::to_string(model.seq), sequence);
-    const std::int64_t rows = job.batch.micro * model.seq / layout.cp;
-    if (layout.sequenceParallel && rows % layout.tp != 0)
-        return refused("layout.sequence_parallel",
-                       "a micro-batch has " + std::to_string(rows) + " tokens a rank, which layout.tp = "
-                           + std::to_string(layout.tp) + " does not divide",
-                       "true", "false, or model.seq " + sequence + ", or " + nearestTensor(job));
-    return checkStages(job);
+    return check(layoutRules(), job);
 }
 
 /// Elements that a rank updates, over the stages of one plan: what the offloaded optimizer cuts into sub-groups.
@@ -235,20 +118,6 @@ Status checkShape(const spec::JobSpec &job)
         return refused("model.heads", "must divide model.hidden, or model.head_dim be given",
                        std::to_string(model.heads), "a divisor of " + std::to_string(model.hidden));
     RY_TRY(checkLayout(job));
-    if (job.zero.stage < 0 || job.zero.stage > 3)
-        return refused("zero.stage", "out of range", std::to_string(job.zero.stage), "0 to 3");
-    if (job.zero.stage >= 2 && job.layout.pp > 1)
-        return refused(
-            "zero.stage",
-            "with pipeline stages every micro-batch would reduce (2) or gather (3) each stage again; nearest: "
-            "zero.stage 1, or layout.pp 1 with layout.dp "
-                + std::to_string(job.layout.dp * job.layout.pp),
-            std::to_string(job.zero.stage), "1");
-    const std::int64_t replica = job.layout.dp * job.batch.micro;
-    if (job.batch.global % replica != 0) {
-        return refused("batch.global", "must be a multiple of dp · micro", std::to_string(job.batch.global),
-                       std::to_string((job.batch.global + replica - 1) / replica * replica));
-    }
     const double tokens = static_cast<double>(job.batch.micro) * static_cast<double>(model.seq);
     const double widest =
         static_cast<double>(std::max({model.hidden * 3, model.ffnSize(), model.vocab, model.heads}));
@@ -405,7 +274,7 @@ Status checkJob(const spec::JobSpec &asked)
 {
     const spec::JobSpec job = planned(asked);
     RY_TRY(checkFeatures(job));
-    RY_TRY(checkCombination(job));
+    RY_TRY(check(combinations(), job));
     return checkShape(job);
 }
 

@@ -107,8 +107,9 @@ QStringList FabricView::facts() const
         const int sets = (all + fabric.leafNodes - 1) / fabric.leafNodes;
         const int last = all - (sets - 1) * fabric.leafNodes;
         const QString rest = last == fabric.leafNodes ? QString() : tr(", the last with %1").arg(last);
-        facts << tr("%1 nodes in %2 sets of %3 under leaf switches of their own%4. The first is drawn; between sets the spine")
-                     .arg(formatStep(all), formatStep(sets), formatStep(fabric.leafNodes), rest);
+        facts
+            << tr("%1 nodes in %2 sets of %3 under leaf switches of their own%4. The first is drawn; between sets the spine")
+                   .arg(formatStep(all), formatStep(sets), formatStep(fabric.leafNodes), rest);
     }
     if (fabric.oversubscription > 1)
         facts << tr("Over the spine a GPU has 1 ÷ %1 of its card's rate").arg(fabric.oversubscription);

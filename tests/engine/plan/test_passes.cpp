@@ -407,4 +407,85 @@ TEST(Passes, PlanRefusesWhatDoesNotCombine)
     EXPECT_EQ(met.size() + 1, combinations().size()) << "one text is that of two";
 }
 
+/// The same of the rules of layouts; what they say has the job's numbers.
+TEST(Passes, PlanRefusesLayoutsThatDoNotDivide)
+{
+    struct Case {
+        const char *path;
+        const char *says;
+        const char *nearest;
+        std::function<void(spec::JobSpec &)> change;
+    };
+    const std::vector<Case> cases = {
+        {"model.kv_heads", "must divide model.heads", "2",
+         [](auto &j) {
+             j.model.heads = 2;
+             j.model.kvHeads = 3;
+         }},
+        {"model.heads", "multiple of layout.tp = 3", "layout.tp 2, or model.heads 3",
+         [](auto &j) { j.layout.tp = 3; }},
+        {"model.ffn", "multiple of layout.tp = 2", "layout.tp 1, or model.ffn 32",
+         [](auto &j) {
+             j.layout.tp = 2;
+             j.model.ffn = 33;
+         }},
+        {"model.kv_heads", "must divide layout.tp = 3 or be a multiple of it", "layout.tp 2",
+         [](auto &j) {
+             j.model.heads = 6;
+             j.model.hidden = 24;
+             j.model.ffn = 96;
+             j.model.kvHeads = 2;
+             j.layout.tp = 3;
+         }},
+        {"model.seq", "multiple of 2 · layout.cp = 6", "6", [](auto &j) { j.layout.cp = 3; }},
+        {"layout.sequence_parallel", "7 tokens a rank, which layout.tp = 2",
+         "false, or model.seq 6, or layout.tp 1",
+         [](auto &j) {
+             j.layout.tp = 2;
+             j.layout.sequenceParallel = true;
+             j.batch.micro = 1;
+             j.model.seq = 7;
+         }},
+        {"layout.virtual", "needs pp > 1", "1", [](auto &j) { j.layout.virtualStages = 2; }},
+        {"layout.virtual", "zbv has two chunks", "2",
+         [](auto &j) {
+             j.layout.pp = 2;
+             j.layout.schedule = "zbv";
+         }},
+        {"layout.pp", "= 4 stages are too many for 2 layers", "3, or model.layers 3",
+         [](auto &j) { j.layout.pp = 4; }},
+        {"batch.global", "interleaved needs", "16",
+         [](auto &j) {
+             j.model.layers = 4;
+             j.layout.pp = 2;
+             j.layout.virtualStages = 2;
+             j.layout.schedule = "interleaved";
+             j.batch.global = 20;
+         }},
+        {"layout.stages", "layers of each virtual stage", "null, or 1 number with the sum 2",
+         [](auto &j) {
+             j.layout.stages = {1, 1};
+         }},
+        {"zero.stage", "layout.pp 1 with layout.dp 4", "1",
+         [](auto &j) {
+             j.layout.pp = 2;
+             j.zero.stage = 2;
+         }},
+        {"batch.global", "multiple of dp · micro", "12", [](auto &j) { j.batch.global = 9; }},
+    };
+    std::set<const Rule *> met;
+    for (const Case &c : cases) {
+        spec::JobSpec job = smallJob();
+        c.change(job);
+        const Status legal = checkJob(job);
+        ASSERT_FALSE(legal) << c.says;
+        EXPECT_EQ(legal.error().where, c.path) << c.says;
+        EXPECT_THAT(legal.error().what, HasSubstr(c.says));
+        EXPECT_EQ(legal.error().expected, c.nearest) << c.says;
+        const auto rules = layoutRules();
+        met.insert(&*std::find_if(rules.begin(), rules.end(), [&](const Rule &r) { return r.broken(job); }));
+    }
+    EXPECT_EQ(met.size(), layoutRules().size());
+}
+
 } // namespace rankyard::plan
