@@ -6,6 +6,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 /// What combines with what, as tables that the planner refuses by and the documentation is made from.
 namespace rankyard::plan {
@@ -26,6 +27,11 @@ std::span<const Rule> combinations();
 /// What heads, sequence, layers and batch the axes and their schedule divide. They rely on those above them, and on every value being in
 /// its range.
 std::span<const Rule> layoutRules();
+
+/// Settings that do nothing beside the others, or harm: not refused, but said.
+std::span<const Rule> idleSettings();
+/// "recompute.ratio 0.5 is of no use: …", of each such setting of a job that checkJob() takes.
+std::vector<std::string> idleNotes(const spec::JobSpec &job);
 
 /// BadJob with the first rule that the job breaks, the value found and the nearest that works.
 Status check(std::span<const Rule> rules, const spec::JobSpec &job);

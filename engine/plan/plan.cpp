@@ -124,18 +124,53 @@ Status checkShape(const spec::JobSpec &job)
     if (tokens * widest > 1e15 || widest * static_cast<double>(model.hidden) > 1e15)
         return Error::make(Code::DoesNotFit, "one tensor would have more than 10^15 elements", "model");
     RY_TRY(checkSubGroups(job));
-    const double ops =
-        static_cast<double>(job.microBatches()) * static_cast<double>(22 * model.layers + 8 * job.layout.pp);
+    const double ops = estimatedOps(job);
     // A plan takes about 1 KB and 5 µs an op and processor core: two million are 2 GB.
     constexpr double mostOps = 2e6;
     if (ops > mostOps)
         return Error::make(Code::DoesNotFit, "the programs of a step would have too many ops to be planned",
-                           job.model.layers > 500 ? "model.layers" : "batch.global")
+                           job.comm.algorithm != "library" ? "comm.algorithm"
+                               : job.model.layers > 500    ? "model.layers"
+                                                           : "batch.global")
             .withFound("about " + formatCount(ops))
             .withExpected("at most " + formatCount(mostOps))
-            .withHint("Fewer layers, or fewer micro-batches in a step (a larger batch.micro) make fewer");
+            .withHint(
+                "Fewer layers, fewer micro-batches in a step (a larger batch.micro), larger buckets where "
+                "reductions are written out in steps make fewer");
     return {};
 }
+
+} // namespace
+
+double estimatedOps(const spec::JobSpec &job)
+{
+    const spec::Layout &layout = job.layout;
+    const auto cp = static_cast<double>(layout.cp);
+    const double layer = 22 + (layout.tp > 1 ? 6 : 0) + (layout.cp > 1 ? 5 * cp : 0)
+        + (job.recompute.mode != "none" ? 6 + 2 * cp : 0);
+    const double chunks = std::ceil(static_cast<double>(Split(job).tokens)
+                                    / static_cast<double>(std::max<std::int64_t>(1, lossChunkTokens(job))));
+    const double micro =
+        layer * static_cast<double>(job.model.layers) + 8 * static_cast<double>(layout.pp) + 2 * chunks;
+    const std::vector<TensorSpec> tensors = modelTensors(job);
+    double bytes = 0;
+    for (const TensorSpec &tensor : tensors)
+        bytes += static_cast<double>(numelOf(tensor.shape)
+                                     * static_cast<std::int64_t>(bytesOf(job.precision.grad)))
+            / static_cast<double>(layout.tp);
+    const std::int64_t ranks = layout.dp * layout.cp;
+    // Buckets do not cut tensors.
+    const double buckets = ranks == 1 ? 0
+                                      : std::min(static_cast<double>(tensors.size()),
+                                                 std::ceil(bytes / static_cast<double>(job.zero.bucketBytes))
+                                                     + static_cast<double>(layout.pp));
+    const double each = job.comm.algorithm != "library" ? 2 * static_cast<double>(ranks)
+        : job.zero.stage >= 2                           ? 2 + static_cast<double>(job.microBatches())
+                                                        : 2;
+    return static_cast<double>(job.microBatches()) * micro + buckets * each;
+}
+
+namespace {
 
 /// The groups that this layout has. Which of them a rank is in, the grid says.
 void addGroups(StepProgram &program, const spec::JobSpec &job)

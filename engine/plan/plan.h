@@ -68,6 +68,9 @@ Result<Plan> makePlan(const spec::JobSpec &job, PlanDepth depth = PlanDepth::Che
 /// What makePlan refuses, without planning: features, combinations, divisibility, sizes.
 Status checkJob(const spec::JobSpec &job);
 
+/// Ops of a step's program over all stages, before it is planned: within a factor of 1.5.
+double estimatedOps(const spec::JobSpec &job);
+
 /// Ranks that share the slices of a bucket with zero.shard, 0 where all replicas do.
 std::int64_t shardRanks(const spec::JobSpec &job);
 /// Layers of each pipeline stage, its chunks together: `layout.stages`, or balanced with the head's operations.

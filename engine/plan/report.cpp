@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/plan.h"
 
+#include "engine/plan/combine.h"
 #include "engine/plan/simulate.h"
 #include "engine/plan/units.h"
 
@@ -198,13 +199,15 @@ OrderedJson planReport(const Plan &plan)
             {{"rank", rank}, {"stage", stage}, {"memory", memoryJson(memory)}, {"alive", memory.liveAtOnce}});
     }
     counts["digest"] = plan.digest();
-    const OrderedJson notes = {
+    OrderedJson notes = {
         "no calibration of this device: step_ms, tflops_per_device and mfu are not predicted",
         "comm: wire bytes that a rank sends per step by the ring formula; payload: logical bytes. Over shared memory less moves",
         "comm, payload, flops, program: the most that any stage has; each stage's own are in stages",
         "bubble: with operations as time, transfers and memory for nothing",
         "memory: arenas as allocated; the libraries' own workspace comes on top",
     };
+    for (std::string &note : idleNotes(plan.job))
+        notes.push_back(std::move(note));
     return {{"ranks", std::move(ranks)},     {"step_ms", nullptr}, {"bubble", bubbleOf(plan)},
             {"tflops_per_device", nullptr},  {"mfu", nullptr},     {"comm", std::move(comm)},
             {"payload", std::move(payload)}, {"flops", flops},     {"program", std::move(counts)},

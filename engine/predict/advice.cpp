@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/plan/combine.h"
 #include "engine/predict/closed_memory.h"
 #include "engine/predict/footprint.h"
 #include "engine/predict/verdict_parts.h"
@@ -225,6 +226,19 @@ void addBetter(const Ground &ground, Verdict &verdict)
                                     {{{"cluster=\"local\""}, "this machine"}}});
 }
 
+/// Settings that do nothing.
+void addIdle(const Ground &ground, Verdict &verdict)
+{
+    for (const plan::Rule &rule : plan::idleSettings()) {
+        if (rule.broken(ground.job))
+            verdict.problems.push_back(
+                {Severity::Note,
+                 rule.path,
+                 rule.found(ground.job) + " is of no use: " + rule.rule + "; think of " + rule.nearest,
+                 {}});
+    }
+}
+
 } // namespace
 
 void addAdvice(const Ground &ground, Verdict &verdict)
@@ -234,6 +248,7 @@ void addAdvice(const Ground &ground, Verdict &verdict)
     addHostMemory(ground, verdict);
     addIslands(ground, verdict);
     addBetter(ground, verdict);
+    addIdle(ground, verdict);
     std::stable_sort(verdict.problems.begin(), verdict.problems.end(),
                      [](const Problem &a, const Problem &b) { return a.severity > b.severity; });
 }

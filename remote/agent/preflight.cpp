@@ -4,6 +4,7 @@
 #include "engine/base/file.h"
 #include "engine/checkpoint/store.h"
 #include "engine/data/corpus.h"
+#include "engine/exec/arena.h"
 #include "engine/plan/units.h"
 #include "engine/store/run_store.h"
 #include "remote/agent/cgroup.h"
@@ -114,6 +115,32 @@ Status checkMemory(const plan::Plan &plan)
             "rankyardctl plan shows what takes it; a smaller batch.micro or a higher zero.stage takes less");
 }
 
+/// Where optimizer states go to files: a file can be made there, and there is room for all of them.
+Status checkStateFolder(const plan::Plan &plan)
+{
+    const fs::path folder = plan.job.offload.nvmePath.value_or("");
+    std::int64_t needed = 0;
+    for (int rank = 0; rank < plan.grid.world(); ++rank) {
+        for (const plan::Arena &arena : plan.program(plan::ProgramKind::Train, rank).arenas)
+            needed += arena.disk ? arena.bytes : 0;
+    }
+    if (needed == 0)
+        return {};
+    if (const auto file = exec::makeNamelessFile(folder.string(), 4096); !file) {
+        return Error::make(Code::Io, "optimizer states cannot be kept in this folder", "offload.nvme_path")
+            .withFound(folder.string())
+            .causedBy(file.error());
+    }
+    std::error_code unknown;
+    const auto space = fs::space(folder, unknown);
+    if (unknown || static_cast<double>(space.available) >= static_cast<double>(needed))
+        return {};
+    return Error::make(Code::DoesNotFit, "the optimizer states of all ranks do not fit on this disk",
+                       "offload.nvme_path")
+        .withFound(formatBytes(static_cast<double>(needed)) + " for " + folder.string())
+        .withExpected("at most " + formatBytes(static_cast<double>(space.available)));
+}
+
 /// A model that cannot fit by its parameters alone is refused before it is planned: its program may be huge.
 Status checkParameters(const spec::JobSpec &job)
 {
@@ -185,6 +212,7 @@ Result<Prepared> prepareRun(StartOrder order, const std::stop_token &stop)
     RY_ASSIGN(plan::Plan plan, plan::makePlan(job, plan::PlanDepth::Checked, stop));
     RY_ASSIGN(const data::Corpus corpus, data::Corpus::open(job, order.jobDir));
     RY_TRY(checkMemory(plan));
+    RY_TRY(checkStateFolder(plan));
     const int world = plan.grid.world();
     auto shares = shareCores(ownCores(), world, static_cast<int>(job.run.threads.value_or(0)));
     Prepared prepared{std::move(order), std::move(job), std::move(plan), std::move(shares), {}, 0, {}};

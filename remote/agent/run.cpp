@@ -2,6 +2,7 @@
 #include "remote/agent/run.h"
 
 #include "engine/base/build_id.h"
+#include "engine/plan/combine.h"
 #include "engine/spec/job.h"
 
 #include <algorithm>
@@ -148,6 +149,7 @@ Status Run::openSpools()
     m_spool->append(hello);
     declareLostSteps();
     tellSkippedCheckpoints();
+    tellIdleSettings();
     return {};
 }
 
@@ -178,6 +180,17 @@ void Run::tellSkippedCheckpoints()
         record.payload =
             telemetry::LogRecord{wallNs(), telemetry::Level::Error, m_prepared.startStep,
                                  text + ". Going on from step " + std::to_string(m_prepared.startStep)};
+        m_ranks.front().spool->append(record);
+    }
+}
+
+void Run::tellIdleSettings()
+{
+    for (const std::string &text : plan::idleNotes(m_prepared.job)) {
+        event("note", {{"text", text}});
+        telemetry::Record record;
+        record.payload =
+            telemetry::LogRecord{wallNs(), telemetry::Level::Warning, m_prepared.startStep, text};
         m_ranks.front().spool->append(record);
     }
 }

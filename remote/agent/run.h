@@ -103,6 +103,7 @@ private:
     Status openSpools();
     void declareLostSteps();
     void tellSkippedCheckpoints();
+    void tellIdleSettings();
     Status writeDocuments();
     Status startWorkers(const std::filesystem::path &program);
     Status startWorker(Rank &rank, const WorkerProcess::Setup &setup);
@@ -110,6 +111,7 @@ private:
     void frame(Rank &rank, const telemetry::wire::FrameView &frame);
     void record(Rank &rank, const telemetry::wire::FrameView &frame);
     void note(Rank &rank, const Json &message);
+    void skipped(const telemetry::StepRecord &step);
     void beat(Rank &rank, std::uint64_t progress);
     void line(Rank &rank, std::string text);
     void ended(Rank &rank, const ExitStatus &status);
@@ -145,6 +147,7 @@ private:
     std::int64_t m_step = 0;
     double m_loss = 0;
     double m_stepMs = 0;
+    int m_skipped = 0; ///< steps in a row without an update
     bool m_failing = false;
     bool m_stopping = false; ///< the user has asked for the end
     bool m_killing = false;  ///< … at once

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What workers say and do, and how a run ends.
+#include "engine/base/units.h"
 #include "engine/checkpoint/store.h"
 #include "remote/agent/run.h"
 
@@ -73,6 +74,7 @@ void Run::record(Rank &rank, const wire::FrameView &view)
             m_step = step.step;
             m_loss = step.loss;
             m_stepMs = step.stepMs;
+            skipped(step);
         }
     } else if (view.header.type == wire::FrameType::RecordEvent) {
         const auto decoded = wire::decodeRecord(view);
@@ -82,6 +84,27 @@ void Run::record(Rank &rank, const wire::FrameView &view)
             fail({kindOfError(error, rank.number), rank.number, rank.pid, {}, error});
         }
     }
+}
+
+/// A dynamic scale comes down from 2^16 to 1 in 17 steps: who skips more in a row will not train by itself.
+void Run::skipped(const telemetry::StepRecord &step)
+{
+    constexpr int most = 32;
+    m_skipped = step.overflow ? m_skipped + 1 : 0;
+    if (m_skipped == 0)
+        return heals("updates");
+    if (m_skipped != most)
+        return;
+    const bool fixed = m_prepared.job.precision.lossScale.mode == "static";
+    ails("updates",
+         Error::make(Code::BadJob,
+                     "gradients overflow in every step: the last " + std::to_string(most)
+                         + " changed no parameter",
+                     "step " + std::to_string(step.step))
+             .withFound("loss scale " + formatNumber(step.lossScale, 6))
+             .withHint(
+                 fixed ? "a smaller precision.loss_scale.value, or precision.loss_scale.mode dynamic"
+                       : "a smaller optimizer.lr, or precision.compute bf16, which has the range of fp32"));
 }
 
 namespace {

@@ -30,6 +30,7 @@ TEST_F(BadInput, JobsThatCannotRunAreRefusedByName)
         {{{"/data/train", "nothing"}}, "data prepare"},
         {{{"/layout/tp", 3}}, "layout.tp"},
         {{{"/schema", "rankyard/job/99"}}, "99"},
+        {{{"/offload", {{"optimizer", "nvme"}, {"nvme_path", "/proc/self"}}}}, "offload.nvme_path", 3},
         {{{"/model/layers", 300}, {"/model/hidden", 32768}, {"/model/heads", 256}}, "fit", 3},
     };
     for (const Case &one : cases) {

@@ -185,6 +185,25 @@ TEST_F(Failures, ACheckpointThatIsNotSavedDegradesTheRunUntilOneIs)
     EXPECT_TRUE(told) << history["events"];
 }
 
+/// A static loss scale that overflows in every step trains nothing. The run goes on, and says so.
+TEST_F(Failures, ARunWhoseEveryStepIsSkippedSaysSo)
+{
+    auto train = ctl(
+        {"train",
+         job({{"/run/steps", 40},
+              {"/precision", {{"compute", "fp16"}, {"loss_scale", {{"mode", "static"}, {"value", 1e30}}}}}}),
+         "--json"});
+    EXPECT_EQ(train->wait(), 0) << train->errors();
+    bool told = false;
+    const Json history = ctlDone({"runs", "show", "last", "--json"})->json();
+    for (const auto &event : history["events"])
+        told = told
+            || (event["kind"] == "state" && event["detail"]["to"] == "degraded"
+                && event["detail"]["cause"].get<std::string>().find("the last 32 changed no parameter")
+                    != std::string::npos);
+    EXPECT_TRUE(told) << history["events"];
+}
+
 TEST_F(Failures, OutOfMemoryIsSaidWhenTheCgroupSaysSo)
 {
     const fs::path own = ownMemoryGroup();

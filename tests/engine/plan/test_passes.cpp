@@ -488,4 +488,141 @@ TEST(Passes, PlanRefusesLayoutsThatDoNotDivide)
     EXPECT_EQ(met.size(), layoutRules().size());
 }
 
+/// What bounds a plan before it is made is near what is made, wherever ops come from.
+TEST(Passes, OpsAreEstimatedBeforeTheyAreMade)
+{
+    const std::vector<std::function<void(spec::JobSpec &)>> changes = {
+        [](auto &) {},
+        [](auto &j) { j.batch.global = 64; },
+        [](auto &j) { j.recompute.mode = "full"; },
+        [](auto &j) { j.recompute.mode = "selective"; },
+        [](auto &j) { j.layout.tp = 4; },
+        [](auto &j) {
+            j.layout.tp = 4;
+            j.layout.sequenceParallel = true;
+        },
+        [](auto &j) { j.layout.cp = 4; },
+        [](auto &j) { j.layout.cp = 8; },
+        [](auto &j) {
+            j.layout.cp = 8;
+            j.recompute.mode = "full";
+        },
+        [](auto &j) {
+            j.layout.pp = 4;
+            j.batch.global = 64;
+        },
+        [](auto &j) { j.model.vocab = 200'000; },
+        [](auto &j) {
+            j.layout.dp = 16;
+            j.batch.global = 64;
+            j.zero.bucketBytes = 1000;
+        },
+        [](auto &j) {
+            j.layout.dp = 16;
+            j.batch.global = 64;
+            j.zero.bucketBytes = 1000;
+            j.comm.algorithm = "ring";
+        },
+        [](auto &j) {
+            j.layout.dp = 16;
+            j.batch.global = 256;
+            j.zero.bucketBytes = 1000;
+            j.zero.stage = 2;
+        },
+        [](auto &j) {
+            j.layout.dp = 16;
+            j.batch.global = 256;
+            j.zero.stage = 3;
+        },
+    };
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+        spec::JobSpec job;
+        job.model.layers = 8;
+        job.model.hidden = 64;
+        job.model.heads = 8;
+        job.model.seq = 256;
+        job.model.vocab = 512;
+        job.batch.micro = 4;
+        job.batch.global = 4;
+        changes[i](job);
+        const auto plan = makePlan(job, PlanDepth::Ordered);
+        ASSERT_TRUE(plan) << i << ": " << plan.error().text();
+        double ops = 0;
+        for (const StepProgram &program : plan->programs)
+            ops += program.kind == ProgramKind::Train ? static_cast<double>(program.ops.size()) : 0;
+        EXPECT_GT(estimatedOps(job), ops / 1.5) << i << ": " << ops;
+        EXPECT_LT(estimatedOps(job), ops * 1.5) << i << ": " << ops;
+    }
+}
+
+/// Settings without an effect are legal, and said; each of the table is met, the default job has none.
+TEST(Passes, SettingsWithoutEffectAreSaid)
+{
+    const std::vector<std::pair<const char *, std::function<void(spec::JobSpec &)>>> cases = {
+        {"recompute.ratio 0.5", [](auto &j) { j.recompute.ratio = 0.5; }},
+        {"recompute.every 2", [](auto &j) { j.recompute.every = 2; }},
+        {"recompute.every 2",
+         [](auto &j) {
+             j.recompute.mode = "full";
+             j.recompute.every = 2;
+             j.recompute.ratio = 0.5;
+         }},
+        {"layout.sequence_parallel true", [](auto &j) { j.layout.sequenceParallel = true; }},
+        {"layout.schedule gpipe", [](auto &j) { j.layout.schedule = "gpipe"; }},
+        {"layout.schedule interleaved",
+         [](auto &j) {
+             j.zero.stage = 1;
+             j.layout.pp = 2;
+             j.layout.schedule = "interleaved";
+         }},
+        {"zero.stage 1",
+         [](auto &j) {
+             j.layout.dp = 1;
+             j.batch.global = 4;
+         }},
+        {"comm.algorithm ring",
+         [](auto &j) {
+             j.zero.stage = 0;
+             j.layout.dp = 1;
+             j.comm.algorithm = "ring";
+         }},
+        {"precision.reduce bf16",
+         [](auto &j) {
+             j.zero.stage = 0;
+             j.layout.dp = 1;
+             j.precision.reduce = DType::BF16;
+         }},
+        {"precision.loss_scale.mode static",
+         [](auto &j) {
+             j.precision.lossScale.mode = "static";
+             j.precision.lossScale.value = 8;
+         }},
+        {"compression.mode int8",
+         [](auto &j) {
+             j.compression.mode = "int8";
+             j.compression.block = 1;
+         }},
+        {"compression.mode topk",
+         [](auto &j) {
+             j.compression.mode = "topk";
+             j.compression.density = 1;
+         }},
+    };
+    EXPECT_TRUE(idleNotes(smallJob()).empty());
+    std::set<const Rule *> met;
+    for (const auto &[begin, change] : cases) {
+        spec::JobSpec job = smallJob();
+        change(job);
+        ASSERT_TRUE(checkJob(job)) << begin;
+        const auto notes = idleNotes(job);
+        ASSERT_EQ(notes.size(), 1u) << begin;
+        EXPECT_EQ(notes[0].find(std::string(begin) + " is of no use: "), 0u) << notes[0];
+        for (const Rule &rule : idleSettings()) {
+            if (rule.broken(job))
+                met.insert(&rule);
+        }
+    }
+    EXPECT_EQ(met.size(), idleSettings().size());
+}
+
 } // namespace rankyard::plan
