@@ -43,6 +43,7 @@ Result<UnitMemory> measured(const spec::JobSpec &asked)
     }
     unit.kept = live[1] - live[0];
     unit.work = live[0] - unit.kept;
+    unit.passes = job.recompute.mode == "full" ? 3 : 2;
     unit.deferred = static_cast<double>(plan::layerBytes(job, job.recompute.mode != "none").pending);
     return unit;
 }
@@ -76,6 +77,7 @@ StateBytes::StateBytes(const spec::JobSpec &job)
       optimizer(static_cast<double>(bytesOf(job.precision.master))
                 * (job.precision.master == job.precision.compute ? 2 : 3)),
       maxLive(static_cast<double>(job.zero.maxLive)),
+      maxReuse(static_cast<double>(job.zero.maxReuseDistance)),
       bucket(static_cast<double>(job.zero.bucketBytes)),
       reduce(job.precision.reduce == job.precision.grad ? 0
                                                         : static_cast<double>(bytesOf(job.precision.reduce))),
@@ -83,7 +85,10 @@ StateBytes::StateBytes(const spec::JobSpec &job)
       tied(job.model.tied),
       largest(static_cast<double>(job.model.hidden)
               * static_cast<double>(
-                  std::max(job.model.vocab, job.model.ffnSize() * (job.model.family == "llama" ? 2 : 1))))
+                  std::max(job.model.vocab, job.model.ffnSize() * (job.model.family == "llama" ? 2 : 1)))),
+      widest(static_cast<double>(
+          std::max({attentionParams(shapeOf(job.model)), denseMlpParams(shapeOf(job.model)),
+                    job.model.vocab * job.model.hidden})))
 {}
 
 PeakStages::PeakStages(const std::vector<std::int64_t> &layersByStage)
@@ -153,17 +158,22 @@ ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const U
         bytes.buckets = 2
             * std::min(std::max(state.bucket, state.grad * state.largest / (unit.inner / layout.cp)),
                        state.grad * params);
-    if (layout.zero == 3) // a unit's whole flat group each
-        bytes.buckets = 4 * state.grad * std::min(unit.layerParams, params / 4);
+    const double widest = state.widest / (unit.inner / layout.cp);
+    if (layout.zero == 3) // of units
+        bytes.buckets = 2 * state.grad * std::min(widest, params / 2);
     if (shards > 1) { // the copies of two buckets
         const double whole = layout.zero == 3
-            ? std::min(unit.layerParams, params / 2)
+            ? std::min(widest, params / 2)
             : std::min(std::max(state.bucket / state.grad, state.largest / (unit.inner / layout.cp)),
                        params / 2);
         bytes.buckets += 2 * state.reduce * whole;
     }
-    if (layout.zero >= 3)
-        bytes.gathered = state.param * std::min(params, std::max(state.maxLive, 2 * unit.layerParams));
+    if (layout.zero >= 3) {
+        // The unit in work and the next, and those whose next use is near enough: around where forward turns into backward.
+        const double kept = state.maxReuse / memory.passes;
+        bytes.gathered =
+            state.param * std::min(params, std::max(2 * widest, std::min(state.maxLive, kept + 2 * widest)));
+    }
     const double flight = inFlight(layout, stage);
     bytes.activations = heldOf(layout, stage, layers * memory.kept, layers * memory.deferred) + memory.work
         + (layout.pp > 1 ? (flight + 1) * unit.boundaryBytes : 0);

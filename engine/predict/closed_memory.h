@@ -17,6 +17,8 @@ struct UnitMemory {
     double workspace = 0; ///< logits of a chunk
     double deferred =
         0; ///< of a layer, from the gradient of its input to those of its weights where schedules part them
+    double passes =
+        2; ///< of a layer's parameters in a micro-batch: forward, backward, and again forward where it is computed twice
 };
 /// By the job's model, micro-batch, tp, cp, sequence parallelism, precision and recomputation; its other keys do not matter.
 Result<UnitMemory> unitMemory(const spec::JobSpec &job);
@@ -40,11 +42,13 @@ struct StateBytes {
     double grad = 4;
     double optimizer = 12; ///< both moments, and the master copy where there is one
     double maxLive = 1e9;  ///< elements, of ZeRO 3
+    double maxReuse = 1e9; ///< as many
     double bucket = 25e6;
     double reduce = 0; ///< of a gradient's copy in the type in which it is summed, where that is another
     bool offloadOptimizer = false;
     bool tied = true;
     double largest = 0; ///< elements of the largest tensor before tp: buckets do not cut tensors
+    double widest = 0;  ///< of the largest unit: an attention, an MLP, a table
     explicit StateBytes(const spec::JobSpec &job);
 };
 

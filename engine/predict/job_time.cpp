@@ -2,6 +2,8 @@
 #include "engine/predict/flops.h"
 #include "engine/predict/step_time.h"
 
+#include <algorithm>
+
 namespace rankyard::predict {
 
 const char *nameOf(Schedule schedule)
@@ -58,6 +60,7 @@ Layout layoutOf(const spec::JobSpec &job)
     layout.shard = static_cast<int>(job.zero.shard);
     layout.microBatches = static_cast<int>(job.microBatches());
     layout.scatterEach = true;
+    layout.reuse = static_cast<double>(std::min(job.zero.maxReuseDistance, 2 * job.zero.maxLive));
     layout.overlapGrads = job.comm.overlapGrads;
     layout.overlapParams = job.comm.overlapParams;
     layout.gradBytes = static_cast<double>(bytesOf(job.precision.reduce));

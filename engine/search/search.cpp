@@ -170,7 +170,7 @@ public:
         };
         using predict::UnitMemory;
         return {line(&UnitMemory::kept), line(&UnitMemory::work), std::max(one.workspace, two.workspace),
-                line(&UnitMemory::deferred)};
+                line(&UnitMemory::deferred), one.passes};
     }
 
 private:

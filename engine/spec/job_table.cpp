@@ -131,8 +131,9 @@ void addZero(Fields &f, Zero &z)
     f.push_back({"zero.shard", &z.shard, range(0, 65536, "Ranks that share one copy; 0: all of dp")});
     f.push_back(
         {"zero.bucket_bytes", &z.bucketBytes, range(1, maxBytes, "Size of a gradient bucket in bytes")});
-    f.push_back({"zero.prefetch_bytes", &z.prefetchBytes,
-                 range(0, maxBytes, "Stage 3: bytes gathered ahead of use")});
+    f.push_back(
+        {"zero.prefetch_bytes", &z.prefetchBytes,
+         range(0, maxBytes, "Stage 3: bytes gathered ahead of use, the next unit in any case; 0: none")});
     f.push_back({"zero.persistence_threshold", &z.persistenceThreshold,
                  range(0, maxBytes, "Stage 3: parameters of fewer elements stay whole")});
     f.push_back({"zero.max_live", &z.maxLive,

@@ -2,7 +2,6 @@
 #include "engine/plan/passes/pass.h"
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <map>
 
@@ -10,8 +9,10 @@ namespace rankyard::plan {
 
 namespace {
 
-/// Reductions whose storage may be waited for: one is filled while another is on its way.
-constexpr std::size_t rootsAtOnce = 2;
+/// Unsharded gradients that may be there at once: a bucket is filled while another is on its way. Beside a hundred times larger ones a bucket
+/// (of a norm between two matrices) does not count; it would take the place of one whose reduction hides.
+constexpr int rootsAtOnce = 2;
+constexpr std::int64_t negligible = 100;
 
 /// ZeRO 2 and 3 (Rajbhandari et al. 2020): no rank ever has a whole gradient but of the buckets in work.
 class GradientShards
@@ -31,6 +32,7 @@ private:
     void findLast();
     Root &rootOf(Key key);
     void reduce(Key key);
+    OpId storage() const;
     void acrossBlocks();
     bool sharded(BufferId id) const;
 
@@ -39,7 +41,12 @@ private:
     StepProgram m_out; ///< its ops only
     std::map<Key, Root> m_roots;
     std::map<std::int32_t, bool> m_reduced; ///< by bucket: its slice has something
-    std::deque<OpId> m_reductions;          ///< in the order of their storage's first use, in m_out
+    struct Reduction {
+        OpId op = none; ///< in m_out
+        std::int64_t elements = 0;
+    };
+    std::vector<Reduction> m_reductions; ///< in the order in which they run
+    std::int64_t m_largest = 0;          ///< elements of a bucket
 };
 
 GradientShards::GradientShards(PassContext context) : m_context(context), m_program(context.program) {}
@@ -103,8 +110,20 @@ void GradientShards::reduce(Key key)
     op.payload = m_program.buffer(root.buffer).bytes;
     if (!m_context.job.comm.overlapGrads)
         op.waits = {static_cast<OpId>(m_out.ops.size()) - 1};
-    m_reductions.push_back(appendOp(m_out, std::move(op)).id);
+    m_reductions.push_back({appendOp(m_out, std::move(op)).id, bucket.padded});
     m_reduced[key.first] = true;
+}
+
+/// The reduction whose bytes the next bucket may take; none while there are few. Buckets that stay open for long (norms, a tied embedding)
+/// count when they are reduced: whatever they are, the others are at most so many behind.
+OpId GradientShards::storage() const
+{
+    int behind = m_context.job.comm.overlapGrads ? rootsAtOnce : 1;
+    for (auto at = m_reductions.rbegin(); at != m_reductions.rend(); ++at) {
+        if (at->elements * negligible >= m_largest && --behind == 0)
+            return at->op;
+    }
+    return none;
 }
 
 /// The slices of all micro-batches, summed over the blocks that hold the same ones.
@@ -128,6 +147,8 @@ void GradientShards::acrossBlocks()
 void GradientShards::run()
 {
     findLast();
+    for (const auto &[key, root] : m_roots)
+        m_largest = std::max(m_largest, m_program.buckets[static_cast<std::size_t>(key.first)].padded);
     std::vector<OpId> moved;
     for (Op op : std::vector<Op>(m_program.ops)) {
         for (OpId &wait : op.waits)
@@ -140,11 +161,8 @@ void GradientShards::run()
             const Key key{m_program.tensors[static_cast<std::size_t>(tensor)].bucket, op.microbatch};
             const bool isNew = m_roots.at(key).buffer == none;
             Root &root = rootOf(key);
-            // Its bytes may be those of an earlier one that has been reduced. Those that stay open for long (norms, a tied embedding) count
-            // for nothing: whatever they are, the others' reductions are at most so many behind.
-            const std::size_t behind = m_context.job.comm.overlapGrads ? rootsAtOnce : 1;
-            if (isNew && m_reductions.size() >= behind)
-                op.waits.push_back(m_reductions[m_reductions.size() - behind]);
+            if (const OpId reduced = isNew ? storage() : none; reduced != none)
+                op.waits.push_back(reduced);
             id = root.views.at(tensor);
             if (root.last == op.id && std::find(complete.begin(), complete.end(), key) == complete.end())
                 complete.push_back(key);
@@ -248,7 +266,8 @@ void UnitGathers::keepForReuse()
     }
 }
 
-/// A gather goes as early as `prefetch_bytes` of gathers under way and `max_live` allow, in the order of use.
+/// A gather goes as early as `max_live` allows while less than `prefetch_bytes` of gathers before it wait for their use, in the order of
+/// use: the next unit's always, however large it is, unless the budget is 0.
 void UnitGathers::prefetch()
 {
     if (!m_context.job.comm.overlapParams)
@@ -264,9 +283,9 @@ void UnitGathers::prefetch()
         Use &use = m_uses[i];
         if (!use.gathers)
             continue;
-        std::int64_t ahead = size(use) * bytes;
+        std::int64_t ahead = 0; // of gathers that it overtakes
         std::size_t at = i;
-        while (at > earliest && m_live[at - 1] + size(use) <= zero.maxLive && ahead <= zero.prefetchBytes
+        while (at > earliest && m_live[at - 1] + size(use) <= zero.maxLive && ahead < zero.prefetchBytes
                && static_cast<std::int64_t>(i - at) < most) {
             --at;
             ahead += m_uses[at].gathers ? size(m_uses[at]) * bytes : 0;

@@ -195,6 +195,33 @@ TEST(Durations, ProgramAndClosedFormAreOneCostModel)
     }
 }
 
+/// Reductions of each micro-batch, and gathers of each unit, run under the computation of others: a unit's gather under the unit before,
+/// however large it is. Llama 7B in micro-batches of one sequence, over two nodes.
+TEST(Durations, ShardsOfProgramAndClosedForm)
+{
+    const CostModel cost = programmed();
+    for (const auto &[stage, tp, micro] :
+         {std::array{1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {2, 2, 1}, {3, 2, 1}, {3, 1, 4}}) {
+        spec::JobSpec spec = wideJob(16 / tp, tp, 1);
+        spec.model.family = "llama";
+        spec.model.layers = 8;
+        spec.model.hidden = 4096;
+        spec.model.heads = 32;
+        spec.model.ffn = 11008;
+        spec.model.seq = 4096;
+        spec.model.vocab = 32000;
+        spec.model.tied = false;
+        spec.batch.micro = micro;
+        spec.batch.global = 16 / tp * micro * 2;
+        spec.zero.stage = stage;
+        for (const char *mode : {"none", "full"}) {
+            spec.recompute.mode = mode;
+            EXPECT_NEAR(jobTime(cost, spec).step.seconds / programSeconds(cost, spec), 1, 0.05)
+                << "ZeRO " << stage << " tp " << tp << " micro " << micro << ' ' << mode;
+        }
+    }
+}
+
 /// Shifts of keys and values beside the blocks that they do not outlast and beside those that they do (16 ranks: the ring goes through
 /// two nodes), and of their gradients between two blocks. The data group's reduction, which these jobs also have, is the test's above.
 TEST(Durations, ContextRingsOfProgramAndClosedForm)

@@ -154,6 +154,10 @@ TEST(Verdict, ClosedMemoryIsNearTheArenas)
         {{"layout.dp=2", "layout.pp=4", "recompute.mode=\"full\""}, 0.03},
         {{"layout.dp=4", "recompute.mode=\"full\"", "recompute.every=3"}, 0.03},
         {{"layout.dp=4", "zero.stage=0"}, 0.02},
+        {{"layout.dp=8", "zero.stage=2"}, 0.03},
+        {{"layout.dp=8", "zero.stage=3"}, 0.05},
+        {{"layout.dp=8", "zero.stage=3", "recompute.mode=\"full\""}, 0.05},
+        {{"layout.dp=4", "layout.tp=2", "zero.stage=3", "zero.max_reuse_distance=50000000"}, 0.05},
     };
     for (const Case &one : cases) {
         std::vector<std::string> changes = large;
