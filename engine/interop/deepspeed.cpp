@@ -39,41 +39,42 @@ namespace {
 constexpr double gradBytes = 4; // gradients accumulate in fp32 here
 
 constexpr Known known[] = {
-    {"prescale_gradients", "the loss is divided by the tokens of the global batch; reductions are sums"},
+    {"prescale_gradients", "the loss is divided by the tokens of the global batch; reductions are sums",
+     "false"},
     {"gradient_predivide_factor",
-     "the loss is divided by the tokens of the global batch; reductions are sums"},
+     "the loss is divided by the tokens of the global batch; reductions are sums", "1.0"},
     {"gradient_allreduce_op", "the loss is divided by the tokens of the global batch; reductions are sums"},
-    {"sparse_gradients", "gradients of the embedding are reduced whole"},
-    {"zero_allow_untested_optimizer", "every optimizer here works with every stage"},
+    {"sparse_gradients", "gradients of the embedding are reduced whole", "false"},
+    {"zero_allow_untested_optimizer", "every optimizer here works with every stage", "true"},
     {"zero_force_ds_cpu_optimizer", "the optimizer on the host is our own"},
     {"wall_clock_breakdown", "step times are always split"},
     {"memory_breakdown", "memory is always reported by kind"},
     {"dump_state", "the job file says everything"},
     {"dataloader_drop_last", "samples are counted, not epochs: nothing is dropped"},
-    {"data_types.grad_accum_dtype", "gradients accumulate in fp32"},
+    {"data_types.grad_accum_dtype", "gradients accumulate in fp32", "\"fp32\""},
     {"seq_parallel_communication_data_type", "sequence parallelism is in the compute type"},
-    {"fp16.auto_cast", "inputs are tokens"},
-    {"fp16.consecutive_hysteresis", "hysteresis is refilled at growth only"},
-    {"fp16.fp16_master_weights_and_grads", "the master copy is fp32"},
+    {"fp16.auto_cast", "inputs are tokens", "false"},
+    {"fp16.consecutive_hysteresis", "hysteresis is refilled at growth only", "false"},
+    {"fp16.fp16_master_weights_and_grads", "the master copy is fp32", "false"},
     {"bf16.immediate_grad_update", "gradients accumulate in one buffer"},
     {"bf16.check_grad_overflow", "bf16 runs at scale 1, and a gradient that is not finite ends the run"},
-    {"bf16.bf16_master_weights_and_grads", "the master copy is fp32"},
-    {"bf16.bf16_optimizer_states", "optimizer states are fp32"},
-    {"zero_optimization.contiguous_gradients", "gradients always lie in contiguous buckets"},
-    {"zero_optimization.reduce_scatter", "stages 1 to 3 reduce to shards"},
+    {"bf16.bf16_master_weights_and_grads", "the master copy is fp32", "false"},
+    {"bf16.bf16_optimizer_states", "optimizer states are fp32", "false"},
+    {"zero_optimization.contiguous_gradients", "gradients always lie in contiguous buckets", "true"},
+    {"zero_optimization.reduce_scatter", "stages 1 to 3 reduce to shards", "true"},
     {"zero_optimization.use_multi_rank_bucket_allreduce", "buckets are reduced to shards"},
-    {"zero_optimization.allgather_partitions", "parameters are gathered bucket by bucket"},
+    {"zero_optimization.allgather_partitions", "parameters are gathered bucket by bucket", "true"},
     {"zero_optimization.allgather_bucket_size", "gathers have the reductions' buckets"},
     {"zero_optimization.round_robin_gradients", "shards are slices of every bucket"},
     {"zero_optimization.ignore_unused_parameters", "every parameter is used"},
-    {"zero_optimization.load_from_fp32_weights", "checkpoints hold the master copy"},
+    {"zero_optimization.load_from_fp32_weights", "checkpoints hold the master copy", "true"},
     {"zero_optimization.elastic_checkpoint", "checkpoints load in any layout"},
     {"zero_optimization.stage3_model_persistence_threshold", "the threshold of single tensors decides alone"},
     {"zero_optimization.stage3_gather_16bit_weights_on_model_save", "checkpoints are gathered on export"},
     {"zero_optimization.stage3_module_granularity_threshold", "a unit is gathered at a time"},
-    {"zero_optimization.stage3_use_all_reduce_for_fetch_params", "units are gathered"},
+    {"zero_optimization.stage3_use_all_reduce_for_fetch_params", "units are gathered", "false"},
     {"zero_optimization.stage3_allgather_sequential", "the program fixes the order of gathers"},
-    {"zero_optimization.zero_quantized_weights", "gathers are not quantized"},
+    {"zero_optimization.zero_quantized_weights", "gathers are not quantized", "false"},
     {"zero_optimization.zero_quantized_gradients",
      "reductions to shards are not quantized; near: compression.mode"},
     {"zero_optimization.memory_efficient_linear", "kernels keep what the table of saved tensors says"},
@@ -155,6 +156,8 @@ void readPrecision(Reading &in)
     if (!known_)
         in.guessed("precision.compute", "fp32", "neither fp16 nor bf16 is there");
     in.set("precision.compute", half ? "fp16" : brain ? "bf16" : "fp32");
+    in.setDefault("precision.grad");
+    in.setDefault("precision.master");
     in.set("precision.loss_scale.rule", "deepspeed");
     const double scale = in.number("fp16.loss_scale").value_or(0);
     in.set("precision.loss_scale.mode", scale > 0 ? "static" : "dynamic");
@@ -325,6 +328,7 @@ void readSchedule(Reading &in)
     if (const auto total = in.atLeast(params + "total_num_steps", 1)) {
         in.set("lr_schedule.total", *total);
         in.set("run.steps", *total);
+        in.guessed("run.steps", *total, "how long a run is, is the script's: the schedule's length is taken");
     } else {
         in.set("lr_schedule.total",
                std::max(in.getWhole("run.steps"), in.getWhole("lr_schedule.warmup") + 1));
@@ -349,13 +353,16 @@ void readCheckpointing(Reading &in)
     const std::string block = "activation_checkpointing.";
     const bool partition = in.flag(block + "partition_activations").value_or(false);
     const bool host = in.flag(block + "cpu_checkpointing").value_or(false);
-    const bool there = partition || host || in.has(block + "number_checkpoints");
+    const auto kept = in.atLeast(block + "number_checkpoints", 0);
+    const bool there = partition || host || kept;
     if (!there)
         return;
     in.set("recompute.mode", "full");
     in.guessed("recompute.mode", "full",
                "the block alone does nothing: the model must call DeepSpeed's checkpoint function");
     in.set("recompute.to_host", host);
+    if (kept && *kept != in.getWhole("model.layers"))
+        in.guessed(block + "number_checkpoints", *kept, "every layer keeps its input");
     if (partition && in.getWhole("layout.tp") == 1)
         in.guessed(block + "partition_activations", true, "has no effect without a tensor group");
     else

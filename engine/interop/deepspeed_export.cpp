@@ -10,14 +10,19 @@ namespace {
 void writeZero(Writing &out, const spec::JobSpec &job)
 {
     out.same(deepspeedRows().zero);
-    const auto elements = [](std::int64_t bytes, std::int64_t each) {
-        return std::max<std::int64_t>(1, bytes / each);
+    const auto elements = [&](const char *ours, std::int64_t bytes, std::int64_t each, std::int64_t least) {
+        out.use(ours);
+        const std::int64_t count = std::max(least, bytes / each);
+        if (count * each != bytes)
+            out.lost(ours,
+                     "counted in elements there: " + std::to_string(count * each) + " bytes are written");
+        return count;
     };
-    out.use("zero.bucket_bytes");
-    out.use("zero.prefetch_bytes");
-    out.put("zero_optimization.reduce_bucket_size", elements(job.zero.bucketBytes, 4));
+    out.put("zero_optimization.reduce_bucket_size",
+            elements("zero.bucket_bytes", job.zero.bucketBytes, 4, 1));
+    const std::int64_t each = job.precision.compute == DType::F64 ? 4 : bytesOf(job.precision.compute);
     out.put("zero_optimization.stage3_prefetch_bucket_size",
-            elements(job.zero.prefetchBytes, bytesOf(job.precision.compute)));
+            elements("zero.prefetch_bytes", job.zero.prefetchBytes, each, 0));
     if (job.zero.shard > 0)
         out.put("zero_optimization.mics_shard_size", out.use("zero.shard"));
     for (const auto &[section, ours] :
@@ -57,9 +62,7 @@ void writePrecision(Writing &out, const spec::JobSpec &job)
     const bool wide = job.precision.reduce == DType::F64;
     out.put("communication_data_type", wide ? "fp32" : nameOf(job.precision.reduce));
     for (const char *fixed : {"precision.grad", "precision.reduce", "precision.master"})
-        out.use(fixed);
-    if (wide)
-        out.lost("precision.reduce", "there is no fp64: fp32 is written");
+        out.use(fixed); // of precision.compute
 }
 
 void writeSchedule(Writing &out, const spec::JobSpec &job)
@@ -72,6 +75,8 @@ void writeSchedule(Writing &out, const spec::JobSpec &job)
                                             : "WarmupLR");
     for (const char *key : {"lr_schedule.kind", "lr_schedule.warmup", "lr_schedule.total", "run.steps"})
         out.use(key);
+    if (schedule.kind == "constant" || schedule.total != job.run.steps)
+        out.lost("run.steps", "how long a run is, is the script's");
     const std::string params = "scheduler.params.";
     if (!cosine)
         out.put(params + "warmup_max_lr", out.use("optimizer.lr"));
@@ -125,9 +130,10 @@ Exported exportDeepSpeed(const spec::JobSpec &job)
     if (job.layout.tp > 1)
         out.put("tensor_parallel.autotp_size", out.use("layout.tp"));
     out.lost("model", "the model is code there");
-    out.use("data");
+    out.use("data.train");
     if (!job.data.train.empty())
         out.lost("data.train", "the corpus is the script's");
+    out.lostRest("data.", "the corpus is the script's");
     const std::string text = dumpJson(nested(out.values()), 4) + "\n";
     return {text, out.finish()};
 }

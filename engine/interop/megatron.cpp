@@ -4,6 +4,7 @@
 #include "engine/interop/reading.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -12,7 +13,7 @@ namespace rankyard::interop {
 namespace {
 
 constexpr Known known[] = {
-    {"attention-softmax-in-fp32", "softmax is always in fp32 or wider"},
+    {"attention-softmax-in-fp32", "softmax is always in fp32 or wider", "true"},
     {"max-position-embeddings", "positions are as many as model.seq"},
     {"init-method-std", "initial weights have the family's spread"},
     {"initial-loss-scale", "scales are powers of two"},
@@ -23,7 +24,7 @@ constexpr Known known[] = {
     {"num-workers", "micro-batches are read by the rank itself"},
     {"load", "resume a run instead: train --resume"},
     {"distributed-backend", "the backend follows from the devices"},
-    {"use-flash-attn", "attention never keeps its scores"},
+    {"use-flash-attn", "attention never keeps its scores", "true"},
     {"attention-backend", "attention never keeps its scores"},
     {"transformer-impl", "kernels are our own"},
     {"use-mcore-models", "kernels are our own"},
@@ -78,10 +79,19 @@ constexpr Known known[] = {
     {"rdzv-backend", "of the launcher"},
     {"rdzv-endpoint", "of the launcher"},
     {"rdzv-id", "of the launcher"},
+    {"rdzv-conf", "of the launcher"},
+    {"standalone", "of the launcher"},
+    {"max-restarts", "of the launcher"},
+    {"monitor-interval", "of the launcher"},
+    {"log-dir", "of the launcher"},
+    {"redirects", "of the launcher"},
+    {"tee", "of the launcher"},
+    {"role", "of the launcher"},
+    {"local-addr", "of the launcher"},
+    {"start-method", "of the launcher"},
     {"data-cache-path", "samples are found by a permutation, without an index"},
     {"mock-data", "near: data.train with a prepared corpus"},
-    {"no-create-attention-mask-in-dataloader", "attention is causal"},
-    {"disable-bias-linear", "biases are the family's"},
+    {"no-create-attention-mask-in-dataloader", "attention is causal", "true"},
     {"add-qkv-bias", "biases are the family's"},
 };
 
@@ -167,6 +177,9 @@ void readModel(Reading &in)
     if (llama == 1 || llama == 2)
         in.guessed("model.family", in.get("model.family"),
                    "gated MLP, RMSNorm and rotary positions go together here: the nearer family is taken");
+    // Llama's have no biases there or here.
+    if (in.flag("disable-bias-linear").value_or(false) && llama < 2)
+        in.lost("disable-bias-linear", "biases are the family's");
     const std::int64_t hidden = in.getWhole("model.hidden");
     if (const auto ffn = in.atLeast("ffn-hidden-size", 1))
         in.set("model.ffn", *ffn);
@@ -193,16 +206,37 @@ void readModel(Reading &in)
     readVocabulary(in);
 }
 
+/// A count of torchrun's: a number, or "least:most" nodes; none where only the start knows it ("gpu", "auto").
+std::optional<std::int64_t> launcherCount(Reading &in, const std::string &path)
+{
+    const Json *value = in.take(path);
+    if (!value)
+        return std::nullopt;
+    const std::string text = value->is_string() ? value->get<std::string>() : dumpJson(*value);
+    std::int64_t least = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), least);
+    const bool range = end != text.data() + text.size() && *end == ':';
+    if (error != std::errc() || least < 1 || least > 1 << 20
+        || (!range && end != text.data() + text.size())) {
+        in.guessed(path, *value, "how many that is, is known at the start");
+        return std::nullopt;
+    }
+    if (range)
+        in.guessed(path, *value, "a job has one size: the least of them is taken");
+    return least;
+}
+
 /// Ranks of the launcher's options, or what was asked for; 0: nobody says.
 std::int64_t worldOf(Reading &in)
 {
+    const auto each = launcherCount(in, "nproc-per-node");
+    const std::int64_t nodes = in.has("nnodes") ? launcherCount(in, "nnodes").value_or(0) : 1;
+    const std::int64_t launched = each.value_or(0) * nodes;
     if (in.options().world)
         return *in.options().world;
     if (const auto world = in.atLeast("world-size", 1))
         return *world;
-    const auto each = in.whole("nproc-per-node");
-    const auto nodes = in.whole("nnodes").value_or(1);
-    return each.value_or(0) > 0 && nodes > 0 ? *each * nodes : 0;
+    return launched;
 }
 
 void readPipeline(Reading &in)
@@ -325,6 +359,8 @@ void readPrecision(Reading &in)
         in.fail(
             Error::make(Code::BadData, "fp16 and bf16 are both given", "--fp16").withExpected("one of them"));
     in.set("precision.compute", half ? "fp16" : brain ? "bf16" : "fp32");
+    in.setDefault("precision.grad");
+    in.setDefault("precision.master");
     // bf16 implies the first of them unless the second is given.
     const bool wide = in.flag("accumulate-allreduce-grads-in-fp32").value_or(false);
     const bool narrow = in.flag("grad-reduce-in-bf16").value_or(false);

@@ -51,7 +51,8 @@ void writeModel(Writing &out, const spec::JobSpec &job)
     const spec::Model &model = job.model;
     out.use("model");
     out.put("max-position-embeddings", model.seq);
-    out.put("ffn-hidden-size", model.ffnSize());
+    if (model.ffn || model.family != "gpt2") // a gated MLP without it has two thirds of that
+        out.put("ffn-hidden-size", model.ffnSize());
     if (model.kvHeads && *model.kvHeads != model.heads) {
         out.put("group-query-attention", true);
         out.put("num-query-groups", *model.kvHeads);
@@ -75,7 +76,7 @@ void writeModel(Writing &out, const spec::JobSpec &job)
     out.put("vocab-size", model.vocab);
     out.put("make-vocab-size-divisible-by", 1);
     if (model.vocab % job.layout.tp != 0)
-        out.guessed("vocab-size", model.vocab, "Megatron-LM pads it to a multiple of tp");
+        out.lost("model.vocab", "Megatron-LM pads it to a multiple of tp");
 }
 
 void writeLayout(Writing &out, const spec::JobSpec &job)
@@ -88,12 +89,18 @@ void writeLayout(Writing &out, const spec::JobSpec &job)
         out.put("num-virtual-stages-per-pipeline-rank", layout.virtualStages);
     else if (layout.schedule != "1f1b" && layout.pp > 1)
         out.lost("layout.schedule", "Megatron-LM runs 1f1b, interleaved with virtual stages");
+    if (layout.schedule != "interleaved" && layout.virtualStages > 1)
+        out.lost("layout.virtual", "virtual stages are of the interleaved schedule");
     if (layout.order == "tp-cp-pp-dp")
         out.put("use-tp-pp-dp-mapping", true);
     else if (layout.order != "tp-cp-dp-pp")
         out.lost("layout.order", "ranks are ordered tp, cp, dp, pp, or with pp before dp");
-    if (!layout.stages || layout.virtualStages > 1 || layout.pp < 2)
+    if (layout.pp < 2)
         return;
+    if (!layout.stages)
+        return out.guessed("layout.stages", nullptr, "stages are equal there, balanced by operations here");
+    if (layout.virtualStages > 1)
+        return out.lost("layout.stages", "virtual stages are equal there");
     const auto &stages = *layout.stages;
     const bool middle =
         std::equal(stages.begin() + 2, stages.end() - (stages.size() > 2 ? 1 : 0), stages.begin() + 1);
@@ -105,27 +112,35 @@ void writeLayout(Writing &out, const spec::JobSpec &job)
         out.put("decoder-last-pipeline-num-layers", stages.back());
 }
 
+/// A part of the layers is so many at the beginning of each stage there.
+void writeFullRecompute(Writing &out, const spec::JobSpec &job)
+{
+    const double share = job.recompute.ratio.value_or(1.0 / static_cast<double>(job.recompute.every));
+    const double each =
+        static_cast<double>(job.model.layers) / static_cast<double>(job.layout.pp * job.layout.virtualStages);
+    const std::int64_t layers = share < 1 ? std::max<std::int64_t>(1, std::llround(share * each)) : 1;
+    out.put("recompute-granularity", "full");
+    out.put("recompute-method", share < 1 ? "block" : "uniform");
+    out.put("recompute-num-layers", layers);
+    const std::string written = std::to_string(layers) + " layers of each stage are written";
+    if (!job.recompute.ratio && job.recompute.every > 1)
+        out.lost("recompute.every", "a stage's first layers are computed again there: " + written);
+    else if (share < 1 && std::abs(static_cast<double>(layers) - share * each) > 1e-9 * each)
+        out.lost("recompute.ratio", "whole layers of each stage are computed again there: " + written);
+}
+
 void writeMemory(Writing &out, const spec::JobSpec &job)
 {
     for (const char *key : {"recompute.mode", "recompute.every", "recompute.ratio", "zero.stage",
-                            "zero.shard", "zero.bucket_bytes", "offload.optimizer", "offload.pin"})
+                            "zero.shard", "zero.bucket_bytes", "offload.optimizer"})
         out.use(key);
     const std::string &mode = job.recompute.mode;
     if (mode == "attention" || mode == "selective")
         out.put("recompute-granularity", "selective");
     if (mode == "selective")
         out.put("recompute-modules", Json{"layernorm", "mlp_act"});
-    if (mode == "full") {
-        const double share = job.recompute.ratio.value_or(1.0 / static_cast<double>(job.recompute.every));
-        const std::int64_t stages = job.layout.pp * job.layout.virtualStages;
-        out.put("recompute-granularity", "full");
-        out.put("recompute-method", share < 1 ? "block" : "uniform");
-        out.put(
-            "recompute-num-layers",
-            share < 1 ? std::max<std::int64_t>(
-                1, std::llround(share * static_cast<double>(job.model.layers) / static_cast<double>(stages)))
-                      : 1);
-    }
+    if (mode == "full")
+        writeFullRecompute(out, job);
     if (job.zero.stage >= 1)
         out.put("use-distributed-optimizer", true);
     if (job.zero.stage >= 2) {
@@ -133,9 +148,13 @@ void writeMemory(Writing &out, const spec::JobSpec &job)
         out.put("data-parallel-sharding-strategy",
                 job.zero.stage == 2 ? "optim_grads" : "optim_grads_params");
     }
-    if (job.zero.shard > 0)
+    if (job.zero.stage > 0 && job.zero.shard > 0)
         out.put("num-distributed-optimizer-instances", job.layout.dp * job.layout.cp / job.zero.shard);
-    out.put("ddp-bucket-size", std::max<std::int64_t>(1, job.zero.bucketBytes / 4));
+    const std::int64_t bucket = std::max<std::int64_t>(1, job.zero.bucketBytes / 4);
+    out.put("ddp-bucket-size", bucket);
+    if (4 * bucket != job.zero.bucketBytes)
+        out.lost("zero.bucket_bytes",
+                 "counted in elements there: " + std::to_string(4 * bucket) + " bytes are written");
     if (job.offload.optimizer != "none")
         out.put("optimizer-cpu-offload", true);
     if (job.offload.optimizer == "nvme")
@@ -162,6 +181,8 @@ void writePrecision(Writing &out, const spec::JobSpec &job)
     if (compute != DType::F16)
         return;
     out.put("fp16", true);
+    if (scale.maxPower)
+        out.lost("precision.loss_scale.max_power", "scales grow without a limit there");
     if (reduce == DType::F32)
         out.put("accumulate-allreduce-grads-in-fp32", true);
     if (scale.mode == "static")
@@ -226,8 +247,10 @@ Exported exportMegatron(const spec::JobSpec &job)
         out.lost("data.seed", "one seed for weights and data");
     if (!job.data.train.empty())
         out.put("data-path", job.data.train);
-    const int valid = static_cast<int>(std::lround(1000 * job.data.validFraction));
-    out.put("split", std::to_string(1000 - valid) + "," + std::to_string(valid) + ",0");
+    // In thousandths, as people write it, where that is exact.
+    const double valid = 1000 * job.data.validFraction;
+    const double whole = std::abs(valid - std::round(valid)) < 1e-9 ? std::round(valid) : valid;
+    out.put("split", formatNumber(1000 - whole, 17) + "," + formatNumber(whole, 17) + ",0");
     if (job.run.checkpointDir)
         out.put("save", *job.run.checkpointDir);
     const std::string text = script(out, job);

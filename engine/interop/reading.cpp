@@ -306,6 +306,8 @@ Result<Imported> Reading::finish(Engine engine, std::span<const Known> known, st
             const std::string_view theirs = one.theirs;
             return theirs.back() == '.' ? key.rfind(theirs, 0) == 0 : key == theirs;
         });
+        if (row != known.end() && *row->same != '\0' && value == Json::parse(row->same))
+            continue;
         std::string why = row != known.end() ? row->why : std::string(unknownWhy);
         if (row == known.end()) {
             if (const std::string meant = nearest(path, names); !meant.empty())
@@ -348,22 +350,29 @@ void Writing::guessed(std::string theirs, const Json &value, std::string why)
     m_remarks.push_back({Remark::Kind::Guessed, std::move(theirs), shown(value), std::move(why)});
 }
 
+bool Writing::isUsed(const std::string &path) const
+{
+    return std::any_of(m_used.begin(), m_used.end(),
+                       [&](const std::string &one) { return path == one || path.rfind(one + ".", 0) == 0; });
+}
+
+void Writing::lostRest(const std::string &section, const std::string &why)
+{
+    static const Values defaults = flattened(Json(spec::writeJob(spec::JobSpec())));
+    for (const auto &[path, value] : m_leaves) {
+        const auto standing = defaults.find(path);
+        if (path.rfind(section, 0) == 0 && !isUsed(path)
+            && (standing == defaults.end() || standing->second != value))
+            lost(path, why);
+    }
+}
+
 std::vector<Remark> Writing::finish()
 {
-    spec::JobSpec standard;
-    const Values defaults = flattened(Json(spec::writeJob(standard)));
     // What a job is called, where it runs and what it is written in are no settings of training.
     for (const char *own : {"schema", "name", "cluster"})
         m_used.insert(own);
-    for (const auto &[path, value] : m_leaves) {
-        const bool used = std::any_of(m_used.begin(), m_used.end(), [&, &key = path](const std::string &one) {
-            return key == one || key.rfind(one + ".", 0) == 0;
-        });
-        const auto standing = defaults.find(path);
-        if (used || (standing != defaults.end() && standing->second == value))
-            continue;
-        m_remarks.push_back({Remark::Kind::Lost, path, shown(value), "the other engine has no such setting"});
-    }
+    lostRest("", "the other engine has no such setting");
     return std::move(m_remarks);
 }
 

@@ -29,6 +29,8 @@ struct Same {
 struct Known {
     const char *theirs; ///< a path; one that ends in a full stop is a whole section
     const char *why;
+    const char *same =
+        ""; ///< JSON of the value that says what is done here in any case: then nothing is lost
 };
 
 /// Reads a table of theirs into a job. Values are taken; what nobody has taken at the end is unknown.
@@ -91,12 +93,16 @@ public:
     void put(std::string theirs, Json value) { m_values.emplace_back(std::move(theirs), std::move(value)); }
     void same(std::span<const Same> rows);
     void lost(const std::string &ours, std::string why);
+    /// Those keys of a section that nobody used and that are not the default.
+    void lostRest(const std::string &section, const std::string &why);
     void guessed(std::string theirs, const Json &value, std::string why);
     const std::vector<std::pair<std::string, Json>> &values() const { return m_values; }
     /// Adds remarks for all that nobody used.
     std::vector<Remark> finish();
 
 private:
+    bool isUsed(const std::string &path) const;
+
     Json m_job;
     Values m_leaves;
     std::set<std::string> m_used;

@@ -314,9 +314,9 @@ namespace {
 void writeParallelism(Writing &out, const spec::JobSpec &job)
 {
     const std::string section = "parallelism.";
-    const std::int64_t shards = job.zero.shard > 0 ? std::max<std::int64_t>(1, job.zero.shard / job.layout.cp)
-        : job.zero.stage > 0                       ? job.layout.dp
-                                                   : 1;
+    const std::int64_t shards = job.zero.stage == 0 ? 1
+        : job.zero.shard > 0 ? std::max<std::int64_t>(1, job.zero.shard / job.layout.cp)
+                             : job.layout.dp;
     for (const char *key : {"layout.dp", "layout.schedule", "layout.virtual", "layout.sequence_parallel",
                             "zero.stage", "zero.shard", "layout.order"})
         out.use(key);
@@ -324,9 +324,11 @@ void writeParallelism(Writing &out, const spec::JobSpec &job)
     out.put(section + "data_parallel_shard_degree", shards);
     if (job.zero.stage > 0)
         out.put(section + "fsdp_reshard_after_forward", job.zero.stage == 3 ? "always" : "never");
-    if (job.zero.stage == 1)
-        out.lost("zero.stage",
-                 "parameters are sharded there with the optimizer: never resharded is the nearest");
+    const char *sharded = "parameters are sharded there with the optimizer: never resharded is the nearest";
+    if (job.zero.stage == 1 && job.layout.pp < 2)
+        out.lost("zero.stage", sharded);
+    else if (job.zero.stage == 1) // read again it is ZeRO 1, the nearest that runs here with stages
+        out.guessed(section + "fsdp_reshard_after_forward", "never", sharded);
     if (job.zero.stage == 0 && job.layout.cp > 1)
         out.lost("zero.stage", "the ranks of a context group always share parameters there");
     if (job.layout.sequenceParallel != (job.layout.tp > 1))
@@ -335,16 +337,24 @@ void writeParallelism(Writing &out, const spec::JobSpec &job)
         out.lost("layout.order", "ranks are ordered tp, cp, dp, pp");
     if (job.layout.pp < 2)
         return;
-    const auto row = std::find_if(std::begin(schedules), std::end(schedules),
-                                  [&](const auto &one) { return job.layout.schedule == one.second; });
-    if (row == std::end(schedules))
+    const bool plain = job.layout.schedule == "interleaved" && job.layout.virtualStages == 1;
+    const auto row = std::find_if(std::begin(schedules), std::end(schedules), [&](const auto &one) {
+        return !plain && job.layout.schedule == one.second;
+    });
+    if (plain)
+        out.lost("layout.schedule", "with one stage a rank it is 1F1B");
+    else if (row == std::end(schedules))
         out.lost("layout.schedule",
                  "InterleavedZeroBubble and ZBVZeroBubble take two stages a rank: 1F1B is written");
     out.put(section + "pipeline_parallel_schedule", row == std::end(schedules) ? "1F1B" : row->first);
     out.put(section + "pipeline_parallel_microbatch_size", job.batch.micro);
-    if (job.layout.schedule == "interleaved")
-        out.put(section + "pipeline_parallel_layers_per_stage",
-                std::max<std::int64_t>(1, job.model.layers / (job.layout.pp * job.layout.virtualStages)));
+    if (job.layout.schedule != "interleaved" || plain)
+        return;
+    const std::int64_t each =
+        std::max<std::int64_t>(1, job.model.layers / (job.layout.pp * job.layout.virtualStages));
+    out.put(section + "pipeline_parallel_layers_per_stage", each);
+    if (job.model.layers / (job.layout.pp * each) != job.layout.virtualStages)
+        out.lost("layout.virtual", "stages have equally many layers there: " + std::to_string(each));
 }
 
 void writeTraining(Writing &out, const spec::JobSpec &job)
@@ -383,9 +393,12 @@ void writeTraining(Writing &out, const spec::JobSpec &job)
         out.put("activation_checkpoint.selective_ac_option", "op");
     out.use("recompute.mode");
     out.use("recompute.every");
+    if (job.recompute.mode == "attention")
+        out.lost("recompute.mode", "which operations are kept is another list there: op is written");
     if (job.offload.optimizer == "cpu" && job.offload.params == "cpu") {
         out.put("training.enable_cpu_offload", true);
-        out.use("offload");
+        out.use("offload.optimizer");
+        out.use("offload.params");
     }
 }
 
@@ -457,6 +470,13 @@ Exported exportTorchtitan(const spec::JobSpec &job)
     out.put("debug.seed", static_cast<std::int64_t>(job.init.seed));
     if (!job.data.train.empty())
         out.lost("data.train", "corpora are names for code there");
+    if (job.data.seed != job.init.seed)
+        out.lost("data.seed", "one seed for weights and data");
+    else
+        out.use("data.seed");
+    out.lostRest("data.", "corpora are names for code there");
+    if (job.lrSchedule.warmup > std::max<std::int64_t>(1, job.run.steps))
+        out.lost("lr_schedule.warmup", "longer than the training: torchtitan cuts it there");
     const std::string text = toml(out);
     return {text, out.finish()};
 }

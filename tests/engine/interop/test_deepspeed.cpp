@@ -174,5 +174,31 @@ TEST(DeepSpeed, RoundTrip)
         expectRoundTrip(job, Engine::DeepSpeed);
 }
 
+TEST(DeepSpeed, NothingIsLostWithWhatIsDoneHereInAnyCase)
+{
+    Json config = {
+        {"train_batch_size", 16}, {"train_micro_batch_size_per_gpu", 4}, {"prescale_gradients", false}};
+    config["data_types"] = {{"grad_accum_dtype", "fp32"}};
+    config["zero_optimization"] = {{"stage", 1}, {"contiguous_gradients", true}, {"reduce_scatter", true}};
+    for (const Remark &remark : imported(dumpJson(config), std::nullopt).remarks)
+        EXPECT_NE(remark.kind, Remark::Kind::Lost) << remark.path << ": " << remark.why;
+    config["data_types"]["grad_accum_dtype"] = "bf16";
+    config["zero_optimization"]["contiguous_gradients"] = false;
+    const Imported other = imported(dumpJson(config), std::nullopt);
+    EXPECT_EQ(whyOf(other, "data_types.grad_accum_dtype"), "gradients accumulate in fp32");
+    EXPECT_TRUE(has(other, Remark::Kind::Lost, "zero_optimization.contiguous_gradients"));
+}
+
+TEST(DeepSpeed, TheLengthOfARunIsTheScripts)
+{
+    spec::JobSpec job = standardJob();
+    job.run.steps = 100; // the schedule has 200
+    const Exported out = exportConfig(job, Engine::DeepSpeed);
+    EXPECT_TRUE(mentions(out.remarks, "run.steps"));
+    const Imported in = imported(out.text, std::nullopt);
+    EXPECT_EQ(at(in, "run.steps"), 200);
+    EXPECT_TRUE(has(in, Remark::Kind::Guessed, "run.steps"));
+}
+
 } // namespace
 } // namespace rankyard::interop

@@ -150,5 +150,29 @@ TEST(Megatron, RoundTrip)
     EXPECT_EQ(at(again, "data.train"), odd.data.train);
 }
 
+TEST(Megatron, TorchrunSaysHowManyRanksThereAre)
+{
+    const std::string rest =
+        " pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+        "--micro-batch-size 1 --tensor-model-parallel-size 2 --vocab-size 512";
+    const Imported in = imported("torchrun --nnodes 3 --nproc_per_node=4" + rest, std::nullopt);
+    EXPECT_EQ(at(in, "layout.dp"), 3 * 4 / 2);
+    EXPECT_FALSE(mentions(in.remarks, "nnodes") || mentions(in.remarks, "nproc-per-node"));
+
+    const Imported asked = imported("torchrun --nnodes 3 --nproc_per_node=4" + rest, std::nullopt, 8);
+    EXPECT_EQ(at(asked, "layout.dp"), 4) << "what was asked for counts";
+    EXPECT_FALSE(has(asked, Remark::Kind::Lost, "nnodes"));
+
+    const Imported elastic = imported("torchrun --nnodes 2:5 --nproc_per_node 4" + rest, std::nullopt);
+    EXPECT_EQ(at(elastic, "layout.dp"), 2 * 4 / 2);
+    EXPECT_TRUE(has(elastic, Remark::Kind::Guessed, "nnodes"));
+
+    const Imported known =
+        imported("torchrun --nnodes 2 --nproc_per_node gpu --rdzv-conf a=1" + rest, std::nullopt);
+    EXPECT_TRUE(has(known, Remark::Kind::Guessed, "nproc-per-node"));
+    EXPECT_EQ(at(known, "layout.dp"), standardJob().layout.dp);
+    EXPECT_EQ(whyOf(known, "rdzv-conf"), "of the launcher");
+}
+
 } // namespace
 } // namespace rankyard::interop
