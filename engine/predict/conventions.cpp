@@ -276,7 +276,7 @@ Result<std::vector<MemoryRow>> readMemoryTable(const Csv &csv, const std::string
         const auto inputs = parseJson(csv.cell(i, "inputs"), "inputs");
         const auto value = numberFrom(csv.cell(i, "value"));
         if (!value)
-            row.skipped = "value is not a number";
+            row.skipped = faultOf("value", csv.cell(i, "value"));
         else if (!inputs || !inputs->is_object())
             row.skipped = "inputs is not a JSON object";
         else if (const auto found = valueOf(*inputs, row.quantity); !found || !std::isfinite(*found))

@@ -52,6 +52,11 @@ Result<Csv> Csv::read(std::string_view text, const std::string &name)
                 cell += text[++i];
             else
                 quoted = false;
+            // A quote that was forgotten ends where the next cell's begins, and swallows the lines between.
+            const bool ends = i + 1 == text.size() || std::string_view(", \t\r\n").find(text[i + 1]) < 5;
+            if (!quoted && number > opened && !ends)
+                return Error::make(Code::BadData, "a quote never closes", name + ":" + std::to_string(opened))
+                    .withFound("the next quote, inside a cell of line " + std::to_string(number));
         } else if (c == '"' && trimmed(cell).empty()) {
             cell.clear();
             quoted = true;
@@ -94,6 +99,20 @@ std::optional<double> numberFrom(std::string_view text)
     if (error != std::errc() || stop != end || !std::isfinite(value))
         return std::nullopt;
     return value;
+}
+
+std::string faultOf(std::string_view column, std::string_view text)
+{
+    constexpr std::size_t most = 40;
+    if (text.empty())
+        return std::string(column) + " is missing";
+    double value = 0;
+    const char *end = text.data() + text.size();
+    const auto [stop, error] =
+        std::from_chars(text.data(), end, value); // "nan" and "inf" are read, 1e999 is not
+    const bool number = stop == end && error != std::errc::invalid_argument;
+    return std::string(column) + " " + std::string(text.substr(0, most)) + (text.size() > most ? "…" : "")
+        + (number ? ": must be finite" : ": not a number");
 }
 
 } // namespace rankyard::predict

@@ -30,5 +30,7 @@ private:
 
 /// The number that the whole text is, finite; nothing else. Decimal point, no thousands.
 std::optional<double> numberFrom(std::string_view text);
+/// Why numberFrom has none of a cell: "layers twelve: not a number", "layers nan: must be finite", "layers is missing".
+std::string faultOf(std::string_view column, std::string_view text);
 
 } // namespace rankyard::predict

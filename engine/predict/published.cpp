@@ -70,27 +70,47 @@ private:
         if (m_reason.empty())
             m_reason = reason;
     }
-    /// 0 for an empty cell; a cell that is no positive number ends the row.
-    double number(std::string_view column)
+    /// 0 for an empty cell; a cell that is no positive number up to `most` ends the row.
+    double number(std::string_view column, double most = 1e15)
     {
         const std::string text = cell(column);
+        const auto value = numberFrom(text);
         if (text.empty())
             return 0;
-        const auto value = numberFrom(text);
-        if (!value || *value < 0)
-            skip(std::string(column) + " is not a number");
-        return value && *value > 0 ? *value : 0;
+        if (!value)
+            skip(faultOf(column, text));
+        else if (*value <= 0)
+            refuse(column, "must be positive");
+        else if (*value > most)
+            refuse(column, "out of range");
+        else
+            return *value;
+        return 0;
     }
     std::int64_t whole(std::string_view column, std::int64_t otherwise)
     {
-        const double value = number(column);
+        const double value = number(column, 2e6);
         if (value == 0)
             return otherwise;
-        if (value != std::floor(value) || value > 2e6) {
-            skip(std::string(column) + " is not a whole number");
+        if (value != std::floor(value)) {
+            refuse(column, "not a whole number");
             return otherwise;
         }
         return static_cast<std::int64_t>(value);
+    }
+    /// 0 and 1; an empty cell is `otherwise`.
+    bool flag(std::string_view column, bool otherwise)
+    {
+        const std::string text = cell(column);
+        if (text.empty())
+            return otherwise;
+        if (text != "0" && text != "1")
+            refuse(column, "must be 0 or 1");
+        return text == "1";
+    }
+    void refuse(std::string_view column, const char *why)
+    {
+        skip(std::string(column) + " " + cell(column) + ": " + why);
     }
 
     void device();
@@ -272,7 +292,8 @@ void Reader::layout()
         skip("tp and pp are missing");
     m_run.micro.tp = std::max<std::int64_t>(1, tp);
     m_run.micro.cp = whole("cp", 1);
-    m_run.micro.ep = m_run.shape.sparse() ? whole("ep", 1) : 1;
+    const std::int64_t ep = whole("ep", 1);
+    m_run.micro.ep = m_run.shape.sparse() ? ep : 1;
     const std::int64_t stages = std::max<std::int64_t>(1, pp);
     const std::int64_t model = m_run.micro.tp * m_run.micro.cp * stages;
     if (n == 0)
@@ -307,7 +328,7 @@ void Reader::layout()
 void Reader::batch()
 {
     Layout &l = m_run.layout;
-    const double global = number("global_batch");
+    const double global = number("global_batch", 1e9);
     std::int64_t micro = whole("micro_batch", 0);
     double steps = numberAfter(m_notes, "grad_accum=");
     if (steps == 0)
@@ -347,7 +368,7 @@ void Reader::software()
                                                   : Recompute::None;
     const bool full = m_run.recompute != Recompute::None;
     micro.fusedAttention = family != "V100" && (hopper() || fsdp() || !full);
-    micro.sequenceParallel = micro.tp > 1 && (cell("sp").empty() ? hopper() : number("sp") > 0);
+    micro.sequenceParallel = flag("sp", hopper()) && micro.tp > 1;
 
     l.zero = fsdp() || contains(m_zero, "zero3")                   ? 3
         : contains(m_zero, "zero2")                                ? 2

@@ -151,7 +151,7 @@ TEST(Conventions, RowsWithoutAFormulaSayWhy)
     const auto rows = readMemoryTable(*csv, "t");
     ASSERT_EQ(rows->size(), 3u);
     EXPECT_EQ((*rows)[0].skipped, "inputs is not a JSON object");
-    EXPECT_EQ((*rows)[1].skipped, "value is not a number");
+    EXPECT_EQ((*rows)[1].skipped, "value x: not a number");
     EXPECT_EQ((*rows)[2].skipped, "no formula for this quantity");
     const auto other = Csv::read("a,b\n1,2\n", "t");
     EXPECT_FALSE(readMemoryTable(*other, "t"));

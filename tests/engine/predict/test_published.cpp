@@ -41,6 +41,10 @@ TEST(Csv, QuotesLineBreaksAndBlanks)
     const auto open = Csv::read("a,b\n1,\"x\n", "t");
     ASSERT_FALSE(open);
     EXPECT_EQ(open.error().where, "t:2");
+    const auto forgotten =
+        Csv::read("a,b\n1,2\n3,\"x\n4,\"y, z\"\n", "t"); // it swallows a line, then meets the next
+    ASSERT_FALSE(forgotten);
+    EXPECT_EQ(forgotten.error().where, "t:3") << forgotten.error().text();
     EXPECT_FALSE(Csv::read("", "t"));
     EXPECT_EQ(numberFrom("1.5e3"), 1500);
     for (const char *text : {"", "x", "1,5", "1 2", "nan", "inf", "0x", "--1", "1e999"})
@@ -93,6 +97,67 @@ TEST(Published, GptOfSoManyParameters)
     EXPECT_NEAR(static_cast<double>(s.hidden) / static_cast<double>(s.layers), 128, 40);
 }
 
+/// What no number of a run can be is the reason why its row is skipped, with the column and what stands there.
+TEST(Published, EveryNumberThatCannotBeIsTheReason)
+{
+    const std::map<std::string, std::string> good = {{"id", "a"},
+                                                     {"source", "s"},
+                                                     {"model_name", "x"},
+                                                     {"layers", "12"},
+                                                     {"hidden", "768"},
+                                                     {"heads", "12"},
+                                                     {"kv_heads", "12"},
+                                                     {"ffn_hidden", "3072"},
+                                                     {"seq", "2048"},
+                                                     {"vocab", "51200"},
+                                                     {"params_b", "0.1"},
+                                                     {"gpu", "H100"},
+                                                     {"n_gpus", "8"},
+                                                     {"gpus_per_node", "8"},
+                                                     {"tp", "1"},
+                                                     {"pp", "1"},
+                                                     {"vpp", "1"},
+                                                     {"cp", "1"},
+                                                     {"ep", "1"},
+                                                     {"dp", "8"},
+                                                     {"sp", "0"},
+                                                     {"micro_batch", "1"},
+                                                     {"global_batch", "8"},
+                                                     {"precision", "bf16"},
+                                                     {"tflops_per_gpu", "300"},
+                                                     {"mfu_pct", "30"},
+                                                     {"tokens_per_s_per_gpu", "1000"},
+                                                     {"iter_time_s", "1"}};
+    const auto row = [&](const std::string &column, const std::string &value) {
+        std::string head, line;
+        for (const auto &[name, standing] : good) {
+            head += (head.empty() ? "" : ",") + name;
+            line += (line.empty() ? "" : ",") + (name == column ? value : standing);
+        }
+        const auto rows = readRuns(head + "\n" + line + "\n", "table");
+        EXPECT_TRUE(rows && rows->size() == 1);
+        return rows->front();
+    };
+    ASSERT_TRUE(row("", "").run) << row("", "").skipped;
+    for (const auto &[column, value] : good) {
+        if (!numberFrom(value))
+            continue;
+        const bool flag = column == "sp";
+        for (const auto &[bad, why] : std::map<std::string, std::string>{{"0", "must be positive"},
+                                                                         {"-3", "must be positive"},
+                                                                         {"1e300", "out of range"},
+                                                                         {"nan", "must be finite"},
+                                                                         {"-inf", "must be finite"},
+                                                                         {"1e999", "must be finite"},
+                                                                         {"many", "not a number"}}) {
+            const Row one = row(column, bad);
+            EXPECT_EQ(one.run.has_value(), flag && bad == "0") << column << " " << bad;
+            const std::string reason = column + " " + bad + ": " + (flag ? "must be 0 or 1" : why);
+            EXPECT_EQ(one.skipped, one.run ? std::string() : reason);
+        }
+    }
+}
+
 TEST(Published, EveryRowHasARunOrAReason)
 {
     const std::map<std::string, std::string> bad = {
@@ -107,10 +172,12 @@ TEST(Published, EveryRowHasARunOrAReason)
         {"a,s,x,12,768,12,,,,2048,,,H100,8,8,,1,1,,,,,,,,1,8,bf16,300,,,,,\n",
          "TFLOP/s without a convention"},
         {"a,s,x,12,768,12,,,,2048,,,H100,8,8,,1,2,,,,,,,,1,,bf16,,,,1,,\n", "global_batch is missing"},
-        {"a,s,x,twelve,768,12,,,,2048,,,H100,8,8,,1,1,,,,,,,,1,8,bf16,,,,1,,\n", "layers is not a number"},
-        {"a,s,x,12,768,12,,,,2048,,,H100,8,8,,1,1,,,,,,,,1,-8,bf16,,,,1,,\n", "global_batch is not a number"},
+        {"a,s,x,twelve,768,12,,,,2048,,,H100,8,8,,1,1,,,,,,,,1,8,bf16,,,,1,,\n",
+         "layers twelve: not a number"},
+        {"a,s,x,12,768,12,,,,2048,,,H100,8,8,,1,1,,,,,,,,1,-8,bf16,,,,1,,\n",
+         "global_batch -8: must be positive"},
         {"a,s,x,12.5,768,12,,,,2048,,,H100,8,8,,1,1,,,,,,,,1,8,bf16,,,,1,,\n",
-         "layers is not a whole number"},
+         "layers 12.5: not a whole number"},
         {"a,s,x,12,768,12,,,,,,,H100,8,8,,1,1,,,,,,,,1,8,bf16,,,,1,,\n", "seq is missing"},
         {"a,s,x,12,768,12,,,,2048,,,V100,8,8,,1,1,,,,,,,,1,8,fp8,,,,1,,\n",
          "the device has no such precision"},
@@ -118,7 +185,7 @@ TEST(Published, EveryRowHasARunOrAReason)
         {"a,s,x,900000,768000,12,,,,2048,,,H100,8,8,,1,1,,,,,,,,1,8,bf16,,,,1,,\n", "sizes out of range"},
         {"a,s,x,12,768,12,99,,,2048,,,H100,8,8,,1,1,,,,,,,,1,8,bf16,,,,1,,\n", "sizes out of range"},
         {"a,s,x,12,768,12,,,,2048,,,H100,8,8,,900000000,1,,,,,,,,1,8,bf16,,,,1,,\n",
-         "tp is not a whole number"},
+         "tp 900000000: out of range"},
     };
     for (const auto &[line, reason] : bad) {
         const Row row = one(line);
