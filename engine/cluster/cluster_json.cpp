@@ -397,13 +397,15 @@ Result<Cluster> openCluster(const std::string &what)
     RY_ASSIGN(const std::string text, readFile(what));
     const std::string name = std::filesystem::path(what).stem().string();
     const std::size_t first = text.find_first_not_of(" \t\r\n");
-    if (first != std::string::npos && text[first] == '<')
-        return readHwlocXml(text, name);
     if (first != std::string::npos && text[first] == '{') {
         RY_ASSIGN(const Json document, parseJson(text, what));
         return readCluster(document, what);
     }
-    return readTopoMatrix(text, name);
+    const bool xml = first != std::string::npos && text[first] == '<';
+    // Errors name the file as it was given; the cluster is called after it.
+    RY_ASSIGN(Cluster cluster, xml ? readHwlocXml(text, what) : readTopoMatrix(text, what));
+    cluster.name = name;
+    return cluster;
 }
 
 } // namespace rankyard::cluster

@@ -95,9 +95,7 @@ Status checkKeys(const Json &object, const std::string &section, const KeyTree &
         if (tree.sections.count(path) && key.find('.') == std::string::npos) {
             RY_TRY(checkKeys(value, path, tree));
         } else if (!tree.fields.count(path) || key.find('.') != std::string::npos) {
-            const std::string meant = suggestion(tree, section, key);
-            return jobError(path, "unknown key", shown(Json(key)),
-                            meant.empty() ? "" : "did you mean " + meant + "?");
+            return jobError(path, "unknown key", shown(Json(key)), suggestion(tree, section, key));
         }
     }
     return {};

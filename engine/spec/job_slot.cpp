@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace rankyard::spec {
 
@@ -332,6 +333,18 @@ std::string typeText(const Slot &slot)
     return text;
 }
 
+namespace {
+
+/// What JSON has no number for, as C writes it: --set optimizer.lr=NaN, 1e999.
+bool isNotFinite(const std::string &text)
+{
+    char *end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    return end != text.c_str() && *end == '\0' && !std::isfinite(value);
+}
+
+} // namespace
+
 Status storeSlot(const Field &field, const Json &value)
 {
     const bool stored = std::visit(Overload{
@@ -366,8 +379,11 @@ Status storeSlot(const Field &field, const Json &value)
     }
     if (value.is_number() && types.front() == "number")
         return jobError(field.path, "not a finite number", shown(value), typeText(field.slot));
+    const bool word = value.is_string() && types.front() != "string" && types.front() != "array";
+    if (word && isNotFinite(value.get<std::string>()))
+        return jobError(field.path, "not a finite number", value.get<std::string>(), typeText(field.slot));
     Error error = jobError(field.path, "wrong type", shown(value), typeText(field.slot));
-    if (value.is_string() && types.front() != "string" && types.front() != "array")
+    if (word && Json::accept(value.get<std::string>())) // another word would not fit without them either
         error.hint = "Write the value without quotes";
     return error;
 }

@@ -68,8 +68,8 @@ public:
         const Json *value = find(key);
         if (!value)
             return fallback;
-        if (!value->is_number())
-            refuse(key, *value, "a number");
+        if (!value->is_number() || value->get<double>() < 0)
+            refuse(key, *value, "a number from 0 on");
         return m_error ? fallback : value->get<double>();
     }
 
@@ -86,7 +86,7 @@ public:
     void refuse(const char *key, const Json &found, std::string expected)
     {
         if (!m_error)
-            m_error = Error::make(Code::BadData, std::string("cannot be used: ") + key, m_name)
+            m_error = Error::make(Code::BadData, std::string("the key ") + key + " cannot be used", m_name)
                           .withFound(dumpJson(found))
                           .withExpected(std::move(expected));
     }
@@ -183,7 +183,7 @@ Result<Model> readHfConfig(const Json &config, const std::string &name)
     } else {
         return Error::make(Code::BadData, "this kind of model is not in this version", name)
             .withFound(family.empty() ? "no model_type" : "model_type " + family)
-            .withExpected("gpt2, llama, or mistral without a sliding window");
+            .withExpected("model_type gpt2, llama, or mistral without a sliding window");
     }
     if (keys.error())
         return *keys.error();

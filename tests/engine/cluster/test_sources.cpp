@@ -191,6 +191,11 @@ TEST(OpenCluster, ByWhatItIs)
     const std::filesystem::path file = std::filesystem::temp_directory_path() / "rankyard-topo.txt";
     std::ofstream(file) << dgx;
     EXPECT_EQ(openCluster(file.string())->gpus(), 4);
+    EXPECT_EQ(openCluster(file.string())->name, "rankyard-topo");
+    std::ofstream(file) << "GPU0 GPU1\nGPU0 X FOO\nGPU1 FOO X\n";
+    EXPECT_EQ(openCluster(file.string()).error().where, file.string() + ":2") << "the file as it is called";
+    std::ofstream(file) << "<topology>";
+    EXPECT_EQ(openCluster(file.string()).error().where, file.string());
     std::filesystem::remove(file);
 }
 

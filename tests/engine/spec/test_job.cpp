@@ -99,6 +99,21 @@ TEST(Job, EveryKeyHasADefaultButThree)
     }
 }
 
+TEST(Job, OverridesSayWhatCannotBeANumber)
+{
+    for (const char *value : {"NaN", "nan", "-inf", "Infinity", "1e999"}) {
+        const auto error = readJob(sample(), "j", {std::string("optimizer.lr=") + value}).error();
+        EXPECT_EQ(error.what, "not a finite number") << value;
+        EXPECT_EQ(error.found, value);
+        EXPECT_EQ(error.hint, "It was given for this run: leave it out, or give another");
+    }
+    EXPECT_EQ(readJob(sample(), "j", {"optimizer.lr=fast"}).error().hint,
+              "It was given for this run: leave it out, or give another");
+    Json document = sample();
+    document["optimizer"]["lr"] = "3e-4";
+    EXPECT_EQ(readJob(document, "j").error().hint, "Write the value without quotes");
+}
+
 TEST(Job, UnknownKeysAreNamedWithWhatWasMeant)
 {
     Json document = sample();
@@ -106,15 +121,17 @@ TEST(Job, UnknownKeysAreNamedWithWhatWasMeant)
     auto error = readJob(document, "sample.json").error();
     EXPECT_EQ(error.code, Code::BadJob);
     EXPECT_EQ(error.where, "batch.micr");
-    EXPECT_EQ(error.expected, "did you mean batch.micro?");
+    EXPECT_EQ(error.expected, "batch.micro");
     EXPECT_NE(error.hint.find("sample.json"), std::string::npos);
+    EXPECT_EQ(error.text(),
+              "batch.micr: unknown key (found \"micr\", expected batch.micro). Change it in sample.json");
 
     document = sample();
     document["stage"] = 1; // belongs elsewhere
-    EXPECT_EQ(readJob(document, "j").error().expected, "did you mean zero.stage?");
+    EXPECT_EQ(readJob(document, "j").error().expected, "zero.stage");
     document = sample();
     document["precision"]["loss_scale"]["windwo"] = 1;
-    EXPECT_EQ(readJob(document, "j").error().expected, "did you mean precision.loss_scale.window?");
+    EXPECT_EQ(readJob(document, "j").error().expected, "precision.loss_scale.window");
     document = sample();
     document["batch.micro"] = 4; // a dotted key is not a path
     EXPECT_EQ(readJob(document, "j").error().what, "unknown key");
