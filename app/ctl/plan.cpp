@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/plan/plan.h"
 #include "app/ctl/command.h"
+#include "app/ctl/plan_wide.h"
 #include "engine/base/units.h"
 #include "engine/cluster/sources.h"
 #include "engine/plan/combine.h"
@@ -190,6 +191,14 @@ void showReport(const plan::Plan &plan, const OrderedJson &report, Output &outpu
 
 Result<Exit> showPlan(const PlanOptions &options, Output &output)
 {
+    RY_ASSIGN(Json document, spec::loadDocument(options.job, options.set));
+    if (spec::hasPlanOnly(document)) {
+        if (options.program || options.tensors)
+            return Error::make(Code::Usage, "a job that can only be planned has no programs",
+                               options.program ? "--program" : "--tensors");
+        RY_ASSIGN(const auto wide, spec::readWideJob(std::move(document), options.job));
+        return planWide(wide, options.cluster, output);
+    }
     RY_ASSIGN(const auto job, spec::loadJob(options.job, options.set));
     RY_ASSIGN(const auto plan, plan::makePlan(job));
     if (options.program) {
@@ -260,12 +269,17 @@ void addPlan(Commands &commands)
     app->add_flag("--tensors", options->tensors, "Print every tensor with its shards");
 
     auto rules = std::make_shared<bool>(false);
+    auto wide = std::make_shared<bool>(false);
     CLI::App *schema = commands.add(commands.root(), "schema", "The JSON Schema of jobs",
-                                    [rules](Output &output) -> Result<Exit> {
+                                    [rules, wide](Output &output) -> Result<Exit> {
                                         output.json = true;
-                                        output.document(*rules ? combinationsReport() : spec::jobSchema());
+                                        output.document(*rules      ? combinationsReport()
+                                                            : *wide ? spec::planOnlySchema()
+                                                                    : spec::jobSchema());
                                         return Exit::Done;
                                     });
+    schema->add_flag("--plan-only", *wide,
+                     "Of the section plan_only instead: what plan takes and nothing runs");
     schema->add_flag("--rules", *rules, "What does not combine, instead: key, rule and what would work");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/base/file.h"
 #include "engine/spec/job_table.h"
+#include "engine/spec/plan_only.h"
 
 #include <algorithm>
 #include <cmath>
@@ -104,6 +105,9 @@ Status checkKeys(const Json &object, const std::string &section, const KeyTree &
 /// Explicit null, false and 0 are values; only a missing key leaves the default.
 Result<JobSpec> readFields(const Json &document)
 {
+    if (hasPlanOnly(document))
+        return jobError("plan_only", "a job with this section can be planned, not run", "",
+                        "rankyardctl plan, or the job without it");
     JobSpec job;
     const std::vector<Field> fields = jobFields(job);
     RY_TRY(checkKeys(document, "", keyTree(fields)));
@@ -271,6 +275,17 @@ Result<JobSpec> readJob(Json document, const std::string &name, const std::vecto
     else if (error.hint.empty() && !name.empty())
         error.hint = "Change it in " + name;
     return error;
+}
+
+Result<Json> loadDocument(const std::string &path, const std::vector<std::string> &overrides)
+{
+    RY_ASSIGN(const std::string text, readFile(path));
+    RY_ASSIGN(Json document, parseJson(text, path, Code::BadJob));
+    for (const std::string &entry : overrides) {
+        if (document.is_object())
+            RY_TRY(applyOverride(document, entry));
+    }
+    return document;
 }
 
 Result<JobSpec> loadJob(const std::string &path, const std::vector<std::string> &overrides)

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/base/file.h"
+#include "engine/cluster/sources.h"
+#include "engine/predict/wide.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace rankyard::predict {
+namespace {
+
+Json document(Json planOnly)
+{
+    return {{"schema", "rankyard/job/1"},
+            {"data", {{"train", "corpus"}}},
+            {"model", {{"seq", 4096}}},
+            {"plan_only", std::move(planOnly)},
+            {"layout", {{"dp", 64}, {"pp", 4}, {"schedule", "interleaved"}, {"virtual", 4}}},
+            {"batch", {{"global", 4096}, {"micro", 1}}},
+            {"zero", {{"stage", 1}}},
+            {"precision", {{"compute", "bf16"}}}};
+}
+
+Result<WidePlan> planned(Json planOnly, const char *cluster = "gb200-nvl72 x 64")
+{
+    RY_ASSIGN(const auto job, spec::readWideJob(document(std::move(planOnly)), "job"));
+    return planWide(job, cluster::openCluster(cluster).value());
+}
+
+/// All and active parameters as the models' papers have them: DeepSeek-V3 671 B, 37 B (arXiv:2412.19437), Mixtral 8x7B 46.7 B, 12.9 B
+/// (arXiv:2401.04088). Its active ones leave the table of tokens out.
+TEST(Wide, ModelsOfThePapers)
+{
+    const auto deepseek = planned({{"model", "DeepSeek-V3"}});
+    ASSERT_TRUE(deepseek) << deepseek.error().text();
+    EXPECT_NEAR(deepseek->params, 671e9, 1e9);
+    EXPECT_NEAR(deepseek->activeParams, 37e9, 1e9);
+    const auto mixtral = planned({{"model", "Mixtral 8x7B"}});
+    ASSERT_TRUE(mixtral) << mixtral.error().text();
+    EXPECT_NEAR(mixtral->params, 46.7e9, 0.1e9);
+    EXPECT_NEAR(mixtral->activeParams, 12.9e9, 0.2e9);
+}
+
+/// The same sizes said one by one are the same model: Mixtral 8x7B.
+TEST(Wide, SizesOneByOne)
+{
+    Json job = document({{"experts", 8}, {"top_k", 2}, {"expert_ffn", 14336}});
+    job["model"] = {{"family", "llama"}, {"layers", 32}, {"hidden", 4096}, {"heads", 32},  {"kv_heads", 8},
+                    {"ffn", 14336},      {"seq", 4096},  {"vocab", 32000}, {"tied", false}};
+    const auto read = spec::readWideJob(job, "job");
+    ASSERT_TRUE(read) << read.error().text();
+    const auto shape = shapeOf(*read);
+    ASSERT_TRUE(shape) << shape.error().text();
+    EXPECT_NEAR(static_cast<double>(paramsOf(*shape)), 46.7e9, 0.1e9);
+    // Squared ReLU has two matrices where SwiGLU has three.
+    job["plan_only"]["activation"] = "relu2";
+    EXPECT_EQ(paramsOf(*shape) - paramsOf(*shapeOf(*spec::readWideJob(job, "job"))), 32LL * 8 * 4096 * 14336);
+}
+
+/// What `validate` says of a published run of DeepSeek-V3 (256 GB200, pp 4 in 4 chunks, ep 64, MXFP8), `plan` says of such a job.
+TEST(Wide, PlansWhatValidatePredicts)
+{
+    const char *source = std::getenv("RANKYARD_SOURCE_DIR");
+    ASSERT_NE(source, nullptr);
+    const std::string file = std::string(source) + "/tests/fixtures/published/published_runs.csv";
+    const auto rows = readRuns(*readFile(file), file);
+    ASSERT_TRUE(rows) << rows.error().text();
+    const auto row =
+        std::find_if(rows->begin(), rows->end(), [](const Row &r) { return r.id == "mbridge-002"; });
+    ASSERT_NE(row, rows->end());
+    ASSERT_TRUE(row->run);
+    const auto plan = planned({{"model", "DeepSeek-V3"}, {"ep", 64}, {"compute", "fp8"}});
+    ASSERT_TRUE(plan) << plan.error().text();
+    EXPECT_EQ(plan->run.devices, row->run->devices);
+    EXPECT_NEAR(plan->step.seconds / predictRun(*row->run, fittedCalibrations()).seconds, 1, 0.02);
+}
+
+/// Two bytes a parameter, four a gradient, twelve of states over the replicas, an expert's over those of its group: first stage of 16 of
+/// 61 layers, 58 of all with experts, by hand.
+TEST(Wide, StatesByHand)
+{
+    const auto plan = planned({{"model", "DeepSeek-V3"}, {"ep", 64}});
+    ASSERT_TRUE(plan) << plan.error().text();
+    const Shape &s = plan->run.shape;
+    const double sparse = 58.0 / 61;
+    const double experts = 16 * sparse * static_cast<double>(sparseMlpParams(s)) / 64;
+    const double dense = 16
+            * (static_cast<double>(attentionParams(s) + normParams(s))
+               + (1 - sparse) * static_cast<double>(denseMlpParams(s)))
+        + 129280.0 * 7168;
+    const ClosedMemory &first = plan->stages.front();
+    EXPECT_NEAR(first.params / (2 * (dense + experts)), 1, 1e-6);
+    EXPECT_NEAR(first.grads / (4 * (dense + experts)), 1, 1e-6);
+    EXPECT_NEAR(first.optimizer / (12 * (dense / 64 + experts)), 1,
+                1e-6); // one replica of each expert: 64 ÷ ep
+}
+
+/// Of models that can be run: what the arithmetic counts is what their programs keep.
+TEST(Wide, ActivationsAsProgramsKeepThem)
+{
+    for (const char *family : {"gpt2", "llama"}) {
+        for (const auto &[tp, rows] : {std::pair{1, false}, {2, false}, {2, true}}) {
+            spec::JobSpec job;
+            job.model.family = family;
+            job.model.hidden = 1024;
+            job.model.heads = 16;
+            job.model.ffn = 3072;
+            job.model.seq = 512;
+            job.precision.compute = DType::BF16;
+            job.layout.tp = tp;
+            job.layout.sequenceParallel = rows;
+            job.batch.micro = job.batch.global = 2;
+            for (const char *mode : {"none", "selective", "full"}) {
+                job.recompute.mode = mode;
+                const double program = unitMemory(job)->kept / (2 * 512);
+                const double counted = keptBytes(shapeOf(job.model), microOf(job), recomputeOf(mode));
+                std::printf("%s tp %d %s %s: %.0f, %.0f\n", family, tp, rows ? "sp" : "", mode, counted,
+                            program);
+                EXPECT_NEAR(counted / program, 1, 0.05) << family << tp << rows << mode;
+            }
+        }
+    }
+}
+
+TEST(Wide, RefusesWhatIsNoModel)
+{
+    const std::tuple<Json, const char *, const char *> cases[] = {
+        {{{"model", "Foo"}}, "plan_only.model", "DeepSeek-V3"},
+        {{{"model", "DeepSeek-V3"}, {"ep", 48}}, "plan_only.ep", "32"},
+        {{{"model", "DeepSeek-V3"}, {"top_k", 300}}, "plan_only.top_k", "256"},
+        {{{"top_k", 2}}, "plan_only.top_k", "plan_only.experts"},
+        {{{"model", "Llama 3 8B"}, {"ep", 2}}, "plan_only.ep", "1"},
+        {{{"key_rank", 512}}, "plan_only.nope_dim", "above 0"},
+        {{{"expert", 8}}, "plan_only.expert", "plan_only.experts"},
+        {{{"compute", "fp9"}}, "plan_only.compute", "fp8"},
+        {{{"experts", -1}}, "plan_only.experts", "0"},
+        {{{"experts", "many"}}, "plan_only.experts", "integer"},
+    };
+    for (const auto &[section, where, expected] : cases) {
+        const auto plan = planned(section);
+        ASSERT_FALSE(plan) << section.dump();
+        EXPECT_EQ(plan.error().where, where);
+        EXPECT_THAT(plan.error().expected, testing::HasSubstr(expected));
+    }
+    EXPECT_EQ(planned({{"model", "Llama 3 8B"}, {"compute", "fp8"}}, "dgx-a100-80 x 32").error().code,
+              Code::NotHere);
+    EXPECT_EQ(planned({{"model", "DeepSeek-V3"}}, "gb200-nvl72 x 2").error().code, Code::DoesNotFit);
+    // Nothing runs it.
+    const auto run = spec::readJob(document({{"experts", 8}}), "job");
+    ASSERT_FALSE(run);
+    EXPECT_EQ(run.error().where, "plan_only");
+}
+
+} // namespace
+} // namespace rankyard::predict
