@@ -204,6 +204,8 @@ std::vector<Problem> problemsOf(const Json &document)
     Json repaired = document;
     while (problems.size() < most) {
         const Status legal = checkDesign(repaired);
+        if (!legal && legal.error().where == "plan_only") // the sizes beside it are not its model's
+            return {problemOf(legal.error(), document)};
         if (legal)
             break;
         Problem problem = problemOf(legal.error(), repaired);
