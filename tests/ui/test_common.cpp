@@ -73,7 +73,9 @@ private slots:
         for (int i = 0; i < 300; ++i)
             notices.post(Severity::Info, QStringLiteral("Notice %1").arg(i));
         QCOMPARE(notices.rowCount(), 200);
-        QVERIFY(stack.shown() <= 4);
+        QCOMPARE(stack.shown(), 2);
+        QCOMPARE(stack.moreText(), QStringLiteral("and 48 more"));
+        QVERIFY(stack.height() < window.height() / 2);
         int ran = 0;
         const int id =
             notices.post(Error::make(Code::Io, "disk is full", "/data").withHint("Free some space"),
@@ -81,6 +83,42 @@ private slots:
         QVERIFY(notices.index(0).data().toString().contains(QStringLiteral("Free some space")));
         notices.act(id);
         QCOMPARE(ran, 1);
+        notices.clear();
+        QTRY_VERIFY(!stack.isVisible());
+        // Those behind come up when the newer ones are closed; the one that is told again is the newest.
+        for (const char *text : {"one", "two", "three"})
+            notices.post(Severity::Error, QLatin1String(text));
+        notices.post(Severity::Error, QStringLiteral("one"));
+        const auto visible = [&] {
+            QStringList texts;
+            for (const QFrame *card : stack.findChildren<QFrame *>(QStringLiteral("notice"))) {
+                if (card->isVisible())
+                    texts << card->accessibleName();
+            }
+            texts.sort();
+            return texts.join(QLatin1Char(' '));
+        };
+        QCOMPARE(visible(), QStringLiteral("one three"));
+        QCOMPARE(stack.moreText(), QStringLiteral("and 1 more"));
+        for (QFrame *card : stack.findChildren<QFrame *>(QStringLiteral("notice"))) {
+            if (card->accessibleName() == QLatin1String("one"))
+                card->findChild<QToolButton *>()->click();
+        }
+        QTRY_COMPARE(visible(), QStringLiteral("three two"));
+        QVERIFY(stack.moreText().isEmpty());
+    }
+
+    // What is wrong with a file stands in the notice, not in its tooltip alone.
+    void noticesOfErrorsSayWhatWasFound()
+    {
+        Notices notices;
+        notices.post(Error::make(Code::BadData, "the key hidden_size cannot be used", "config.json")
+                         .withFound("0")
+                         .withExpected("a whole number from 1 on"));
+        QCOMPARE(
+            notices.index(0).data().toString(),
+            QStringLiteral(
+                "The key hidden_size cannot be used: found 0, expected a whole number from 1 on (config.json)"));
     }
 
     void throttleKeepsTheLast()

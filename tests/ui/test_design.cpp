@@ -321,48 +321,6 @@ private slots:
         QCOMPARE(tokensOf(field->text()), std::optional(1.2e12)); // back to what it was
     }
 
-    // Dropped, another engine's file becomes the design; what it does not say stays, and what was lost is listed.
-    void anotherEnginesFileIsImported()
-    {
-        Fixture f;
-        f.document().set("cluster", "dgx-a100-80 x 2");
-        f.settle();
-        const QString file = f.write(
-            "train.sh",
-            "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 24 --hidden-size 1024 "
-            "--num-attention-heads 16 --seq-length 1024 --tensor-model-parallel-size 4 --micro-batch-size 2 "
-            "--global-batch-size 64 --bf16 --vocab-size 50257 --use-distributed-optimizer --own-flag 7\n");
-        QMimeData data;
-        data.setUrls({QUrl::fromLocalFile(file)});
-        QDragEnterEvent enter(QPoint(100, 100), Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
-        QCoreApplication::sendEvent(&f.page, &enter);
-        QVERIFY(enter.isAccepted());
-        QDropEvent drop(QPointF(100, 100), Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
-        QCoreApplication::sendEvent(&f.page, &drop);
-        QVERIFY2(f.notices.all().empty(),
-                 qPrintable(f.notices.all().empty() ? QString() : f.notices.all()[0].text));
-        f.settle();
-        QCOMPARE(whole(f.document().value("model.layers")), 24);
-        QCOMPARE(whole(f.document().value("layout.dp")), 4);
-        QVERIFY(f.document().value("cluster") == "dgx-a100-80 x 2");
-        QCOMPARE(f.page.panel()->headline(), QStringLiteral("Fits"));
-        const ImportList *list = f.page.panel()->imported();
-        QVERIFY(list->isVisibleTo(&f.page));
-        QVERIFY(list->headline().contains(QStringLiteral("train.sh")));
-        QVERIFY2(list->rows().join(QLatin1Char('\n')).contains(QStringLiteral("own-flag = 7")),
-                 qPrintable(list->rows().join(QLatin1Char('\n'))));
-        f.document().undoStack()->undo();
-        f.settle();
-        QCOMPARE(whole(f.document().value("model.layers")), 6);
-        // A file that is wrong says where, and leaves the design alone.
-        const QString wrong =
-            f.write("ds.json", "{\"train_batch_size\": 100, \"train_micro_batch_size_per_gpu\": \"x\"}");
-        const Status opened = f.page.open(wrong);
-        QVERIFY(!opened);
-        QCOMPARE(opened.error().where, std::string("train_micro_batch_size_per_gpu"));
-        QCOMPARE(whole(f.document().value("model.layers")), 6);
-    }
-
     // An answer to an older question is never shown, and the older work is told to stop.
     void staleAnswersAreDropped()
     {

@@ -8,9 +8,10 @@ namespace rankyard::ui {
 namespace {
 
 constexpr const char *singulars[][2] = {
-    {"%n ranks", "%n rank"},     {"and %n more runs", "and %n more run"},
-    {"%n notices", "%n notice"}, {"%n cores", "%n core"},
-    {"%n above", "%n above"},    {"Delete %n runs?", "Delete %n run?"},
+    {"%n ranks", "%n rank"},        {"and %n more runs", "and %n more run"},
+    {"%n notices", "%n notice"},    {"%n cores", "%n core"},
+    {"%n above", "%n above"},       {"Delete %n runs?", "Delete %n run?"},
+    {"and %n more", "and %n more"},
 };
 
 } // namespace

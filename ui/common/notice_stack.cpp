@@ -10,12 +10,16 @@
 #include <QPushButton>
 #include <QTimer>
 #include <QToolButton>
+#include <QVBoxLayout>
+
+#include <algorithm>
 
 namespace rankyard::ui {
 
 namespace {
 
-constexpr int mostShown = 4;
+constexpr std::size_t mostShown = 2;
+constexpr std::size_t mostKept = 50;
 
 /// One card. `refresh` writes the text with its count.
 class Card : public QFrame
@@ -90,20 +94,35 @@ private:
 NoticeStack::NoticeStack(Notices *notices, QWidget *parent)
     : QWidget(parent),
       m_notices(notices),
+      m_more(new QPushButton(this)),
       m_layout(new QVBoxLayout(this))
 {
     m_layout->setContentsMargins(0, 0, 0, 0);
     m_layout->setSpacing(8);
+    m_more->setProperty("compact", true);
+    m_more->setToolTip(tr("Opens the list of all notices"));
+    m_layout->addWidget(m_more, 0, Qt::AlignRight);
+    connect(m_more, &QPushButton::clicked, this, &NoticeStack::moreClicked);
     parent->installEventFilter(this);
     connect(notices, &Notices::posted, this, &NoticeStack::present);
     connect(notices, &Notices::modelReset, this, [this] {
-        for (QFrame *each : findChildren<QFrame *>(QStringLiteral("notice")))
+        for (QWidget *each : cards())
             each->deleteLater();
     });
     hide();
 }
 
-int NoticeStack::shown() const { return m_layout->count(); }
+std::vector<QWidget *> NoticeStack::cards() const
+{
+    std::vector<QWidget *> list;
+    for (int i = 1; i < m_layout->count(); ++i)
+        list.push_back(m_layout->itemAt(i)->widget());
+    return list;
+}
+
+int NoticeStack::shown() const { return static_cast<int>(std::min(cards().size(), mostShown)); }
+
+QString NoticeStack::moreText() const { return cards().size() > mostShown ? m_more->text() : QString(); }
 
 void NoticeStack::setBottom(int pixels)
 {
@@ -113,8 +132,7 @@ void NoticeStack::setBottom(int pixels)
 
 QWidget *NoticeStack::card(int id) const
 {
-    for (int i = 0; i < m_layout->count(); ++i) {
-        QWidget *widget = m_layout->itemAt(i)->widget();
+    for (QWidget *widget : cards()) {
         if (widget->property("notice").toInt() == id)
             return widget;
     }
@@ -125,32 +143,40 @@ void NoticeStack::present(int id)
 {
     if (QWidget *widget = card(id)) {
         static_cast<Card *>(widget)->refresh();
+        m_layout->removeWidget(widget); // it is the newest again
+        m_layout->addWidget(widget);
     } else {
-        while (m_layout->count() >= mostShown)
-            delete m_layout->itemAt(0)->widget();
+        const std::vector<QWidget *> all = cards();
+        if (all.size() >= mostKept)
+            delete all.front();
         auto *fresh = new Card(m_notices, id, this);
         connect(fresh, &QObject::destroyed, this,
                 [this] { QTimer::singleShot(0, this, &NoticeStack::place); });
         m_layout->addWidget(fresh);
     }
-    show();
     place();
 }
 
 void NoticeStack::place()
 {
-    if (m_layout->count() == 0) {
-        hide();
+    const std::vector<QWidget *> all = cards();
+    setVisible(!all.empty());
+    if (all.empty())
         return;
-    }
     const QWidget *area = parentWidget();
     const int width = std::min(Theme::instance().scaled(420), area->width() - 32);
-    int height = 0;
-    for (int i = 0; i < m_layout->count(); ++i) {
-        QWidget *widget = m_layout->itemAt(i)->widget();
+    const std::size_t hidden = all.size() - std::min(all.size(), mostShown);
+    m_more->setVisible(hidden > 0);
+    m_more->setText(tr("and %n more", nullptr, static_cast<int>(hidden)));
+    int height = hidden > 0 ? m_more->sizeHint().height() + m_layout->spacing() : 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        QWidget *widget = all[i];
+        widget->setVisible(i >= hidden);
+        if (i < hidden)
+            continue;
         const int own = widget->layout()->hasHeightForWidth() ? widget->layout()->totalHeightForWidth(width)
                                                               : widget->sizeHint().height();
-        height += own + (i > 0 ? m_layout->spacing() : 0);
+        height += own + (i > hidden ? m_layout->spacing() : 0);
     }
     setGeometry(area->width() - width - 16, area->height() - m_bottom - height - 16, width, height);
     raise();

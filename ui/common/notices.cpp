@@ -47,6 +47,11 @@ int Notices::post(const Error &error, const QString &verb, std::function<void()>
     QString line = QString::fromStdString(error.what);
     if (!line.isEmpty())
         line[0] = line[0].toUpper();
+    if (!error.found.empty())
+        line += tr(": found %1").arg(QString::fromStdString(error.found));
+    if (!error.expected.empty())
+        line += (error.found.empty() ? tr(": expected %1") : tr(", expected %1"))
+                    .arg(QString::fromStdString(error.expected));
     if (!error.where.empty())
         line += QStringLiteral(" (") + QString::fromStdString(error.where) + QStringLiteral(")");
     if (!error.hint.empty())

@@ -60,7 +60,7 @@ Json withDefaults(const Json &over)
 class DesignDocument::Edit : public QUndoCommand
 {
 public:
-    Edit(DesignDocument *document, Json before, Json after, QString merge, int session)
+    Edit(DesignDocument *document, State before, State after, QString merge, int session)
         : m_document(document),
           m_before(std::move(before)),
           m_after(std::move(after)),
@@ -77,22 +77,22 @@ public:
         if (m_merge.isEmpty() || next->m_merge != m_merge || next->m_session != m_session)
             return false;
         m_after = next->m_after;
-        setObsolete(m_after == m_before); // back to where it began
+        setObsolete(m_after.json == m_before.json); // back to where it began
         return true;
     }
 
 private:
     DesignDocument *m_document;
-    Json m_before;
-    Json m_after;
+    State m_before;
+    State m_after;
     QString m_merge;
     int m_session;
 };
 
 DesignDocument::DesignDocument(QObject *parent)
     : QObject(parent),
-      m_json(withDefaults(Json::object())),
-      m_job(predict::readDesign(m_json)),
+      m_state{withDefaults(Json::object()), {}},
+      m_job(predict::readDesign(m_state.json)),
       m_undo(new QUndoStack(this))
 {
     m_undo->setUndoLimit(keptSteps);
@@ -104,7 +104,7 @@ DesignDocument::~DesignDocument() { m_undo->disconnect(this); }
 
 Json DesignDocument::value(const std::string &path) const
 {
-    const Json *at = &m_json;
+    const Json *at = &m_state.json;
     std::size_t begin = 0;
     while (begin <= path.size()) {
         const std::size_t dot = std::min(path.find('.', begin), path.size());
@@ -130,33 +130,45 @@ std::string DesignDocument::cluster() const
     return cluster.is_string() ? cluster.get<std::string>() : "local";
 }
 
-void DesignDocument::take(const Json &document)
+void DesignDocument::take(State state)
 {
-    m_json = document;
-    m_job = predict::readDesign(m_json);
+    m_state = std::move(state);
+    m_job = predict::readDesign(m_state.json);
     emit changed();
+}
+
+void DesignDocument::push(State state, const QString &words, const QString &merge)
+{
+    auto *edit = new Edit(this, m_state, std::move(state), merge, m_session);
+    edit->setText(words);
+    m_undo->push(edit);
 }
 
 void DesignDocument::replace(Json document, const QString &words, const QString &merge)
 {
-    if (document == m_json)
-        return;
-    auto *edit = new Edit(this, m_json, std::move(document), merge, m_session);
-    edit->setText(words);
-    m_undo->push(edit);
+    if (document != m_state.json)
+        push({std::move(document), m_state.note}, words, merge);
+}
+
+void DesignDocument::import(Json document, const QString &words, std::shared_ptr<const ImportNote> note)
+{
+    if (document == m_state.json) // nothing to undo
+        return take({std::move(document), std::move(note)});
+    push({std::move(document), std::move(note)}, words, {});
 }
 
 void DesignDocument::set(const std::string &path, const Json &value, const QString &merge)
 {
     // Through the text form, so that a key is written in one way only.
     const std::string last = path.substr(path.rfind('.') + 1);
-    replace(predict::changed(m_json, {path + "=" + dumpJson(value)}), QString::fromStdString(last), merge);
+    replace(predict::changed(m_state.json, {path + "=" + dumpJson(value)}), QString::fromStdString(last),
+            merge);
 }
 
 void DesignDocument::apply(const std::vector<std::string> &changes, const QString &words,
                            const QString &merge)
 {
-    replace(predict::changed(m_json, changes), words, merge);
+    replace(predict::changed(m_state.json, changes), words, merge);
 }
 
 void DesignDocument::closeMerge() { ++m_session; }
@@ -166,7 +178,7 @@ void DesignDocument::begin(const Json &document, const QString &file)
     m_undo->clear();
     m_file = file;
     ++m_session;
-    take(withDefaults(document));
+    take({withDefaults(document), {}});
     m_undo->setClean();
     emit fileChanged();
 }
@@ -182,7 +194,7 @@ Status DesignDocument::open(const QString &file)
 
 std::string DesignDocument::text() const
 {
-    return dumpJson(inOrder(spec::writeJob(spec::JobSpec()), m_json), 4) + "\n";
+    return dumpJson(inOrder(spec::writeJob(spec::JobSpec()), m_state.json), 4) + "\n";
 }
 
 Status DesignDocument::save(const QString &file)

@@ -2,17 +2,25 @@
 #pragma once
 
 #include "engine/base/json.h"
+#include "engine/interop/interop.h"
 #include "engine/spec/job.h"
 
 #include <QObject>
 #include <QString>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 class QUndoStack;
 
 namespace rankyard::ui {
+
+/// What the import of another engine's file has lost or guessed.
+struct ImportNote {
+    QString file; ///< without its folder
+    std::vector<interop::Remark> remarks;
+};
 
 /// The job that is being designed: a JSON document that may be wrong in places, its file, and what was done to it. Knows no
 /// widgets. GUI thread.
@@ -24,7 +32,7 @@ public:
     ~DesignDocument() override;
 
     /// Every key, those that were never set with their defaults.
-    const Json &json() const { return m_json; }
+    const Json &json() const { return m_state.json; }
     /// At a path of the job ("layout.tp"); null when there is none.
     Json value(const std::string &path) const;
     /// The document as a job, or the first thing that is wrong with it (predict::readDesign).
@@ -37,6 +45,10 @@ public:
     /// Several keys at once, each "path=value".
     void apply(const std::vector<std::string> &changes, const QString &words, const QString &merge = {});
     void replace(Json document, const QString &words, const QString &merge = {});
+    /// As replace; `note` belongs to the step: it goes with undo and comes back with redo.
+    void import(Json document, const QString &words, std::shared_ptr<const ImportNote> note);
+    /// Of the import that the design comes from; null: of none.
+    const std::shared_ptr<const ImportNote> &importNote() const { return m_state.note; }
     void closeMerge();
     QUndoStack *undoStack() const { return m_undo; }
 
@@ -56,10 +68,15 @@ signals:
     void fileChanged(); ///< name of the file, or whether it is saved
 
 private:
+    struct State {
+        Json json;
+        std::shared_ptr<const ImportNote> note;
+    };
     class Edit;
-    void take(const Json &document);
+    void take(State state);
+    void push(State state, const QString &words, const QString &merge);
 
-    Json m_json;
+    State m_state;
     Result<spec::JobSpec> m_job;
     QUndoStack *m_undo;
     QString m_file;

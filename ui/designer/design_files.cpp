@@ -25,12 +25,41 @@ constexpr QLatin1String draftKey("design/draft"); ///< what was not saved: it co
 constexpr QLatin1String draftFileKey("design/draftFile");
 constexpr int keptRecent = 8;
 
-bool isModelConfig(const Json &document) { return document.is_object() && document.contains("model_type"); }
+/// With or without the type that it must have: then the error is about the model, not about a job.
+bool isModelConfig(const Json &document)
+{
+    constexpr const char *keys[] = {"model_type", "architectures", "hidden_size", "n_embd"};
+    return document.is_object() && !document.contains("schema")
+        && std::any_of(std::begin(keys), std::end(keys),
+                       [&](const char *key) { return document.contains(key); });
+}
 
 bool isClusterFile(const Json &document)
 {
     return document.is_object() && document.value("schema", Json()).is_string()
         && document["schema"].get<std::string>().rfind("rankyard/cluster", 0) == 0;
+}
+
+/// "{}", "name, layers, …": what a document has at its top.
+std::string shownKeys(const Json &document)
+{
+    std::string keys;
+    if (document.is_object()) {
+        for (const auto &[key, value] : document.items())
+            keys += (keys.empty() ? "" : ", ") + key;
+    }
+    const QString text = QString::fromStdString(keys.empty() ? dumpJson(document) : keys);
+    constexpr int most = 60;
+    return (text.size() > most ? text.left(most) + QStringLiteral("…") : text).toStdString();
+}
+
+Error unknownKind(const std::string &name, std::string found)
+{
+    return Error::make(Code::BadData, "this file is nothing that a design begins with", name)
+        .withFound(std::move(found))
+        .withExpected(
+            "a job or a cluster with its \"schema\", a model's config.json with its \"model_type\", or a "
+            "configuration of DeepSpeed, Megatron-LM or torchtitan");
 }
 
 } // namespace
@@ -49,7 +78,6 @@ QStringList DesignPage::recent() const { return m_context.settings->value(recent
 void DesignPage::begin(const Json &document, const QString &file)
 {
     m_open = true;
-    m_panel->imported()->dismiss();
     m_document->begin(document, file);
 }
 
@@ -59,7 +87,14 @@ Status DesignPage::open(const QString &file)
     RY_ASSIGN(const std::string text, readFile(name));
     if (interop::engineOf(text))
         return import(text, file);
-    RY_ASSIGN(const Json document, parseJson(text, name, Code::BadJob));
+    const auto parsed = parseJson(text, name, Code::BadJob);
+    const bool json =
+        text.find_first_not_of(" \t\r\n") == text.find('{') && text.find('{') != std::string::npos;
+    if (!parsed && json)
+        return parsed.error(); // with the line
+    if (!parsed || !parsed->is_object() || !(parsed->contains("schema") || isModelConfig(*parsed)))
+        return unknownKind(name, parsed ? shownKeys(*parsed) : std::string());
+    const Json &document = *parsed;
     if (isClusterFile(document)) {
         m_document->set("cluster", QFileInfo(file).absoluteFilePath().toStdString());
         m_open = true;
@@ -92,9 +127,10 @@ Status DesignPage::import(const std::string &text, const QString &file)
         options.base.data.train = "corpus";
     const QString shortName = QFileInfo(file).fileName();
     RY_ASSIGN(interop::Imported imported, interop::importConfig(text, shortName.toStdString(), options));
-    m_panel->imported()->tell(imported, shortName);
     m_open = true;
-    m_document->replace(std::move(imported.job), tr("Import of %1").arg(shortName));
+    m_document->import(
+        std::move(imported.job), tr("Import of %1").arg(shortName),
+        std::make_shared<const ImportNote>(ImportNote{shortName, std::move(imported.remarks)}));
     return {};
 }
 
@@ -154,6 +190,17 @@ bool DesignPage::mayLeave()
     return answer == QMessageBox::Discard || (answer == QMessageBox::Save && save());
 }
 
+void DesignPage::openOrTell(const QString &file)
+{
+    const Status opened = open(file);
+    if (opened)
+        return;
+    m_context.notices->post(opened.error(), tr("Another file…"), [page = QPointer<DesignPage>(this)] {
+        if (page)
+            page->chooseFile();
+    });
+}
+
 void DesignPage::chooseRecent()
 {
     QMenu menu(this);
@@ -164,8 +211,7 @@ void DesignPage::chooseRecent()
         connect(action, &QAction::triggered, this, [this, file] {
             if (!mayLeave())
                 return;
-            if (const Status opened = open(file); !opened)
-                tell(opened.error());
+            openOrTell(file);
         });
     }
     if (menu.isEmpty())
@@ -183,8 +229,7 @@ void DesignPage::chooseFile()
         tr("Jobs and other engines' configurations (*.json *.sh *.yaml *.yml *.toml);;All files (*)"));
     if (file.isEmpty())
         return;
-    if (const Status opened = open(file); !opened)
-        tell(opened.error());
+    openOrTell(file);
 }
 
 void DesignPage::chooseConfig()
@@ -193,8 +238,7 @@ void DesignPage::chooseConfig()
                                                       tr("Model configurations (*.json);;All files (*)"));
     if (file.isEmpty())
         return;
-    if (const Status opened = open(file); !opened)
-        tell(opened.error());
+    openOrTell(file);
 }
 
 bool DesignPage::save()

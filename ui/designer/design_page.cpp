@@ -14,6 +14,7 @@
 #include "ui/designer/data_view.h"
 #include "ui/designer/design_document.h"
 #include "ui/designer/design_form.h"
+#include "ui/designer/import_list.h"
 #include "ui/designer/kind_legend.h"
 #include "ui/designer/rank_panel.h"
 #include "ui/designer/search_view.h"
@@ -74,6 +75,7 @@ void DesignPage::launch()
 void DesignPage::documentChanged()
 {
     m_form->refresh();
+    m_panel->imported()->setNote(m_document->importNote());
     refreshHead();
     ask();
 }
@@ -178,8 +180,7 @@ void DesignPage::dragEnterEvent(QDragEnterEvent *event)
 void DesignPage::dropEvent(QDropEvent *event)
 {
     event->acceptProposedAction();
-    if (const Status opened = open(event->mimeData()->urls()[0].toLocalFile()); !opened)
-        tell(opened.error());
+    openOrTell(event->mimeData()->urls()[0].toLocalFile());
 }
 
 } // namespace rankyard::ui

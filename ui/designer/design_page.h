@@ -95,6 +95,8 @@ private:
     void connectParts();
     // design_files.cpp
     void chooseFile();
+    void openOrTell(
+        const QString &file); ///< a file that cannot be opened is a notice, from which another is chosen
     void chooseRecent();
     bool mayLeave(); ///< asks where a change would be lost
     void keepDraft();

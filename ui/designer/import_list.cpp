@@ -45,16 +45,21 @@ QString ImportList::headline() const { return m_title->text(); }
 
 QStringList ImportList::rows() const { return m_texts; }
 
-void ImportList::tell(const interop::Imported &imported, const QString &file)
+void ImportList::setNote(const std::shared_ptr<const ImportNote> &note)
 {
+    if (note == m_note)
+        return;
+    m_note = note;
+    if (!note)
+        return dismiss();
     while (QLayoutItem *item = m_rows->takeAt(0)) {
         delete item->widget();
         delete item;
     }
     m_texts.clear();
-    m_title->setText(tr("Imported from %1").arg(file));
-    addRows(imported, Remark::Kind::Lost, tr("Lost"));
-    addRows(imported, Remark::Kind::Guessed, tr("Guessed"));
+    m_title->setText(tr("Imported from %1").arg(note->file));
+    addRows(Remark::Kind::Lost, tr("Lost"));
+    addRows(Remark::Kind::Guessed, tr("Guessed"));
     if (m_texts.isEmpty()) {
         auto *all = new QLabel(tr("Every key has its place"), this);
         all->setProperty("tone", "muted");
@@ -65,9 +70,9 @@ void ImportList::tell(const interop::Imported &imported, const QString &file)
     show();
 }
 
-void ImportList::addRows(const interop::Imported &imported, Remark::Kind kind, const QString &title)
+void ImportList::addRows(Remark::Kind kind, const QString &title)
 {
-    const auto count = std::count_if(imported.remarks.begin(), imported.remarks.end(),
+    const auto count = std::count_if(m_note->remarks.begin(), m_note->remarks.end(),
                                      [&](const Remark &r) { return r.kind == kind; });
     if (count == 0)
         return;
@@ -75,7 +80,7 @@ void ImportList::addRows(const interop::Imported &imported, Remark::Kind kind, c
     head->setProperty("tone", kind == Remark::Kind::Lost ? "warn" : "muted");
     setRole(head, FontRole::Small);
     m_rows->addWidget(head);
-    for (const Remark &remark : imported.remarks) {
+    for (const Remark &remark : m_note->remarks) {
         if (remark.kind != kind)
             continue;
         const QString name = QStringLiteral("%1 = %2").arg(QString::fromStdString(remark.path),

@@ -132,6 +132,7 @@ void MainWindow::connectPages()
     connect(m_runs, &RunsPage::openRequested, this, &MainWindow::openRun);
     connect(m_strip, &StatusStrip::runClicked, this, &MainWindow::openRun);
     connect(m_strip, &StatusStrip::noticesClicked, this, [this] { m_list->toggle(m_strip->height()); });
+    connect(m_stack, &NoticeStack::moreClicked, this, [this] { m_list->toggle(m_strip->height()); });
     connect(m_home, &HomePage::ready, this, &MainWindow::pageReady);
     connect(m_runs, &RunsPage::ready, this, &MainWindow::pageReady);
     connect(m_monitor, &MonitorPage::ready, this, &MainWindow::pageReady);
