@@ -102,13 +102,14 @@ void writeLayout(Writing &out, const spec::JobSpec &job)
     if (layout.virtualStages > 1)
         return out.lost("layout.stages", "virtual stages are equal there");
     const auto &stages = *layout.stages;
-    const bool middle =
-        std::equal(stages.begin() + 2, stages.end() - (stages.size() > 2 ? 1 : 0), stages.begin() + 1);
-    if (stages.size() < 3 || !middle)
+    const std::int64_t between = stages[1]; // of two stages it is the last
+    if (stages.size() > 2 && !std::all_of(stages.begin() + 1, stages.end() - 1, [&](std::int64_t layers) {
+            return layers == between;
+        }))
         return out.lost("layout.stages", "only the first and the last stage may differ");
-    if (stages.front() != stages[1])
+    if (stages.front() != between)
         out.put("decoder-first-pipeline-num-layers", stages.front());
-    if (stages.back() != stages[1])
+    if (stages.back() != between)
         out.put("decoder-last-pipeline-num-layers", stages.back());
 }
 

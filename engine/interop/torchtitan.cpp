@@ -331,6 +331,8 @@ void writeParallelism(Writing &out, const spec::JobSpec &job)
         out.guessed(section + "fsdp_reshard_after_forward", "never", sharded);
     if (job.zero.stage == 0 && job.layout.cp > 1)
         out.lost("zero.stage", "the ranks of a context group always share parameters there");
+    if (job.zero.stage > 0 && job.zero.shard % job.layout.cp != 0)
+        out.lost("zero.shard", "the ranks of a context group always share parameters there");
     if (job.layout.sequenceParallel != (job.layout.tp > 1))
         out.lost("layout.sequence_parallel", "tensor groups always run with sequence parallelism there");
     if (job.layout.order != "tp-cp-dp-pp")
@@ -353,7 +355,7 @@ void writeParallelism(Writing &out, const spec::JobSpec &job)
     const std::int64_t each =
         std::max<std::int64_t>(1, job.model.layers / (job.layout.pp * job.layout.virtualStages));
     out.put(section + "pipeline_parallel_layers_per_stage", each);
-    if (job.model.layers / (job.layout.pp * each) != job.layout.virtualStages)
+    if (std::max<std::int64_t>(2, job.model.layers / (job.layout.pp * each)) != job.layout.virtualStages)
         out.lost("layout.virtual", "stages have equally many layers there: " + std::to_string(each));
 }
 

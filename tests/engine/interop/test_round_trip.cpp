@@ -237,7 +237,8 @@ void lostIsLost(const spec::JobSpec &job, const spec::JobSpec &base, const Json 
         bool other = false;
         bool differs = false;
         for (const auto &[path, value] : before) {
-            if (!tells(remark, path))
+            if (!tells(remark, path)
+                || path == "model.seq") // of training in torchtitan, whose models are names
                 continue;
             other = other || !equal(value, others.at(path));
             differs = differs || !equal(value, after.at(path));
@@ -256,6 +257,7 @@ void roundTrip(const spec::JobSpec &job, const spec::JobSpec &other, Engine engi
     for (const spec::JobSpec &base : {standardJob(), other}) {
         ImportOptions options;
         options.base = base;
+        options.base.model.layers = job.model.layers; // torchtitan cuts a model that it only names
         const auto again = importConfig(exported.text, "exported", options);
         ASSERT_TRUE(again) << again.error().text() << exported.text;
         ASSERT_EQ(again->engine, engine);
@@ -267,7 +269,7 @@ void roundTrip(const spec::JobSpec &job, const spec::JobSpec &other, Engine engi
         if (base.data.train == "corpus")
             equalOrTold(job, again->job, exported.remarks, own);
         else
-            lostIsLost(job, base, again->job, exported.remarks, own);
+            lostIsLost(job, options.base, again->job, exported.remarks, own);
     }
     for (const auto &[key, what] : own)
         out.emplace(key, what + "\n" + (isLong() ? exported.text : std::string()));
