@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/base/file.h"
 
+#include "engine/base/units.h"
+
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
 #include <pwd.h>
 #include <sys/stat.h>
@@ -88,6 +91,24 @@ Status writeFileAtomically(const fs::path &path, std::string_view content)
     if (::fsync(fd.get()) != 0 || ::rename(pattern.c_str(), path.c_str()) != 0)
         return fail(Error::fromErrno(errno, "cannot write the file", path.string()));
     return syncDir(path.parent_path());
+}
+
+Result<Fd> makeNamelessFile(const std::string &folder, std::int64_t bytes)
+{
+    Fd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    if (!fd.valid() && (errno == EOPNOTSUPP || errno == EISDIR)) { // the file system does not have them
+        std::string name = folder + "/rankyard-XXXXXX";
+        fd = Fd(::mkostemp(name.data(), O_CLOEXEC));
+        if (fd.valid())
+            ::unlink(name.c_str());
+    }
+    if (!fd.valid())
+        return Error::fromErrno(errno, "cannot make a file for what is kept on disk", folder);
+    // The blocks now: a write into a mapping that the disk has no room for would end the process.
+    if (const int error = ::posix_fallocate(fd.get(), 0, bytes); error != 0)
+        return Error::make(Code::DoesNotFit, "no room on the disk", folder)
+            .withFound(formatBytes(static_cast<double>(bytes)) + ": " + std::strerror(error));
+    return fd;
 }
 
 namespace {

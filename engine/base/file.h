@@ -40,6 +40,10 @@ Status writeFileAtomically(const std::filesystem::path &path, std::string_view c
 /// Writes everything, through signals and short writes.
 Status writeAll(int fd, std::string_view bytes, const std::string &name);
 
+/// A file of `bytes` zero bytes in a folder, without a name: it is gone with its last descriptor or mapping, however the process
+/// ends. DoesNotFit where the disk has no room.
+Result<Fd> makeNamelessFile(const std::string &folder, std::int64_t bytes);
+
 /// The folders of the XDG specification with "rankyard" appended; not created here.
 std::filesystem::path stateDir();   ///< $XDG_STATE_HOME/rankyard: runs on this node
 std::filesystem::path dataDir();    ///< $XDG_DATA_HOME/rankyard: the client's store, prepared corpora

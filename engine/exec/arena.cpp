@@ -70,24 +70,6 @@ Result<Fd> makeMemfd(const std::string &name, std::int64_t bytes)
     return fd;
 }
 
-Result<Fd> makeNamelessFile(const std::string &folder, std::int64_t bytes)
-{
-    Fd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-    if (!fd.valid() && (errno == EOPNOTSUPP || errno == EISDIR)) { // the file system does not have them
-        std::string name = folder + "/rankyard-XXXXXX";
-        fd = Fd(::mkostemp(name.data(), O_CLOEXEC));
-        if (fd.valid())
-            ::unlink(name.c_str());
-    }
-    if (!fd.valid())
-        return Error::fromErrno(errno, "cannot make a file for what is kept on disk", folder);
-    // The blocks now: a write into a mapping that the disk has no room for would end the process.
-    if (const int error = ::posix_fallocate(fd.get(), 0, bytes); error != 0)
-        return Error::make(Code::DoesNotFit, "no room on the disk for optimizer states", folder)
-            .withFound(formatBytes(static_cast<double>(bytes)) + ": " + std::strerror(error));
-    return fd;
-}
-
 Result<Mapping> Mapping::make(int fd, std::int64_t bytes, const std::string &name)
 {
     Mapping mapping;

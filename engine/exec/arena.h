@@ -23,10 +23,6 @@ std::int64_t residentBytes();
 /// Anonymous shared memory of `bytes` zero bytes, close-on-exec, without a name in any folder.
 Result<Fd> makeMemfd(const std::string &name, std::int64_t bytes);
 
-/// A file of `bytes` zero bytes in a folder, without a name: it is gone with its last descriptor or mapping, however the process
-/// ends. DoesNotFit where the disk has no room.
-Result<Fd> makeNamelessFile(const std::string &folder, std::int64_t bytes);
-
 /// An owned mapping, readable and writable. Move-only.
 class Mapping
 {

@@ -4,7 +4,6 @@
 #include "engine/base/file.h"
 #include "engine/checkpoint/store.h"
 #include "engine/data/corpus.h"
-#include "engine/exec/arena.h"
 #include "engine/plan/units.h"
 #include "engine/store/run_store.h"
 #include "remote/agent/cgroup.h"
@@ -126,7 +125,7 @@ Status checkStateFolder(const plan::Plan &plan)
     }
     if (needed == 0)
         return {};
-    if (const auto file = exec::makeNamelessFile(folder.string(), 4096); !file) {
+    if (const auto file = makeNamelessFile(folder.string(), 4096); !file) {
         return Error::make(Code::Io, "optimizer states cannot be kept in this folder", "offload.nvme_path")
             .withFound(folder.string())
             .causedBy(file.error());
