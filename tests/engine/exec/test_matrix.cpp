@@ -65,6 +65,9 @@ public:
             job.precision.reduce = DType::BF16;
         if (job.precision.compute == DType::F32 && one({0, 1, 2}) == 0)
             job.precision.compute = one({0, 1}) == 0 ? DType::BF16 : DType::F16;
+        job.zero.prefetchBytes = one({0, 1, 20'000, 50'000'000});
+        job.zero.maxLive = one({1, 3'000, 1'000'000'000});
+        job.zero.maxReuseDistance = one({0, 5'000, 1'000'000'000});
         job.optimizer.lr = 1e-2;
         job.lrSchedule.warmup = 2;
         job.data.train = "none";
