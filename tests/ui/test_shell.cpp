@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "tests/ui/synthetic_store.h"
 #include "tests/ui/ui_test.h"
+#include "ui/cluster/cluster_page.h"
 #include "ui/common/icons.h"
 #include "ui/common/long_work.h"
 #include "ui/common/notice_stack.h"
+#include "ui/designer/design_document.h"
+#include "ui/designer/design_page.h"
 #include "ui/monitor/log_model.h"
 #include "ui/monitor/log_pane.h"
 #include "ui/monitor/monitor_page.h"
@@ -148,6 +151,28 @@ private slots:
         QTest::keyClick(line, Qt::Key_Return);
         QCOMPARE(f.window->monitor()->run(), QStringLiteral("r-20261130T120000-abcdef"));
         QTRY_VERIFY(f.window->isReady());
+    }
+
+    void quickOpenFindsJobsAndClusters()
+    {
+        Fixture f(true);
+        QTRY_VERIFY(f.hub->runs());
+        const QString file = f.dir.filePath(QStringLiteral("wide.json"));
+        QVERIFY(f.window->design()->document()->save(file));
+        QVERIFY(f.window->design()->open(file));
+        const auto pick = [&](const char *text) {
+            QTest::keyClick(f.window.get(), Qt::Key_K, Qt::ControlModifier);
+            QTest::keyClicks(f.window->quickPick()->line(), QLatin1String(text));
+            QTest::keyClick(f.window->quickPick()->line(), Qt::Key_Return);
+        };
+        pick("dgx-h200");
+        QCOMPARE(f.window->page(), QStringLiteral("cluster"));
+        QTRY_VERIFY(f.window->isReady());
+        QVERIFY2(f.window->cluster()->what().startsWith(QStringLiteral("dgx-h200")),
+                 qPrintable(f.window->cluster()->what()));
+        pick("wide.json");
+        QCOMPARE(f.window->page(), QStringLiteral("design"));
+        QCOMPARE(f.window->design()->document()->file(), file);
     }
 
     // Select a run, Return: its lines are in the Monitor, though the comparison has read it before.

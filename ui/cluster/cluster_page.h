@@ -60,6 +60,7 @@ public:
     Inspector *inspector() const { return m_inspector; }
     LiveUse *use() const { return m_use; }
     ProbeRun *probe() const { return m_probe; }
+    const QString &what() const { return m_what; } ///< as open() took it
     const cluster::Cluster *cluster() const { return m_cluster.get(); }
     QString summary() const;
 

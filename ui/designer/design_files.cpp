@@ -201,6 +201,12 @@ void DesignPage::openOrTell(const QString &file)
     });
 }
 
+void DesignPage::openAsking(const QString &file)
+{
+    if (mayLeave())
+        openOrTell(file);
+}
+
 void DesignPage::chooseRecent()
 {
     QMenu menu(this);
@@ -208,11 +214,7 @@ void DesignPage::chooseRecent()
         QAction *action = menu.addAction(QFileInfo(file).fileName());
         action->setToolTip(file);
         action->setEnabled(QFileInfo::exists(file));
-        connect(action, &QAction::triggered, this, [this, file] {
-            if (!mayLeave())
-                return;
-            openOrTell(file);
-        });
+        connect(action, &QAction::triggered, this, [this, file] { openAsking(file); });
     }
     if (menu.isEmpty())
         menu.addAction(tr("No design was saved or opened yet"))->setEnabled(false);

@@ -73,6 +73,8 @@ public:
     /// Everything that the document says has been judged and is drawn.
     bool isReady() const;
     QStringList recent() const;
+    /// Asks first what becomes of unsaved changes; what cannot be opened is a notice.
+    void openAsking(const QString &file);
 
 signals:
     void ready();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/cluster/sources.h"
+#include "ui/cluster/cluster_page.h"
 #include "ui/common/format.h"
+#include "ui/designer/design_page.h"
 #include "ui/monitor/monitor_page.h"
 #include "ui/shell/main_window.h"
 #include "ui/shell/notice_list.h"
@@ -9,6 +12,7 @@
 
 #include <QCoreApplication>
 #include <QFileDialog>
+#include <QFileInfo>
 
 #include <algorithm>
 
@@ -118,6 +122,7 @@ void MainWindow::openPalette()
     m_pick->open(tr("Type a command"), std::move(items), tr("No action has such a name."));
 }
 
+/// Runs, then jobs that were open lately, then clusters.
 void MainWindow::openQuickOpen()
 {
     std::vector<PickItem> items;
@@ -130,16 +135,32 @@ void MainWindow::openQuickOpen()
         for (const store::RunInfo *run : runs) {
             const StateLook look = lookOf(run->state);
             const QString id = QString::fromStdString(run->id);
-            items.push_back({QString::fromStdString(run->name),
-                             {},
-                             look.word + QStringLiteral("  ") + formatWhen(run->startedNs),
-                             look.icon,
-                             [this, id] { openRun(id); },
-                             true,
-                             id});
+            items.push_back({QString::fromStdString(run->name), tr("Run"),
+                             look.word + QStringLiteral("  ") + formatWhen(run->startedNs), look.icon,
+                             [this, id] { openRun(id); }, true, id});
         }
     }
-    m_pick->open(tr("Open a run"), std::move(items), tr("No run has such a name or id."));
+    for (const QString &file : m_design->recent()) {
+        const QFileInfo info(file);
+        items.push_back({info.fileName(), tr("Job"), info.path(), QStringLiteral("design"),
+                         [this, file] {
+                             showPage(QStringLiteral("design"));
+                             m_design->openAsking(file);
+                         },
+                         info.exists()});
+    }
+    const auto addCluster = [&](const QString &what, const QString &title) {
+        items.push_back({what == QLatin1String("local") ? tr("This machine") : what, tr("Cluster"), title,
+                         QStringLiteral("cluster"), [this, what] {
+                             m_cluster->openLater(what);
+                             showPage(QStringLiteral("cluster"));
+                         }});
+    };
+    addCluster(QStringLiteral("local"), {});
+    for (const cluster::Preset &preset : cluster::presets())
+        addCluster(QString::fromLatin1(preset.id), QString::fromUtf8(preset.what));
+    m_pick->open(tr("Open a run, a job or a cluster"), std::move(items),
+                 tr("No run, job or cluster has such a name."));
 }
 
 void MainWindow::runSample()
