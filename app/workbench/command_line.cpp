@@ -118,6 +118,8 @@ Result<CommandLine> parseCommandLine(const QStringList &words)
             if (!ui::MainWindow::pageNames().contains(line.snapshot))
                 return bad("no such page", line.snapshot,
                            ui::MainWindow::pageNames().join(QStringLiteral(", ")));
+        } else if (!word.startsWith(QLatin1Char('-')) && line.open.isEmpty()) {
+            line.open = word;
         } else {
             return bad("unknown argument", word, QString());
         }
@@ -129,8 +131,9 @@ Result<CommandLine> parseCommandLine(const QStringList &words)
 QString usage()
 {
     return QStringLiteral(
-        "rankyard [--run JOB] [--store FILE] [--theme dark|light] [--text PERCENT]\n"
-        "    Opens the workbench; with --run on JOB, started as a new run.\n"
+        "rankyard [FILE|RUN|CLUSTER] [--run JOB] [--store FILE] [--theme dark|light] [--text PERCENT]\n"
+        "    Opens the workbench: on a job or another engine's configuration in the designer, a run in the monitor, a preset; with --run on JOB,\n"
+        "    started as a new run.\n"
         "rankyard --snapshot PAGE FILE.png [--open RUN|JOB|CLUSTER] [--view VIEW] [--against JOB] [--size WxH] [--theme dark|light] [--scale N] [--text PERCENT] [--store FILE]\n"
         "    Draws a page without a display. PAGE: home, runs, cluster, design, monitor, settings. RUN: an id, the beginning of one, or last.\n"
         "    VIEW: boxes, matrix, fabric of cluster; step, search, compare, data of design, which is compared with the job of --against.\n"

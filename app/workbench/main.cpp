@@ -72,7 +72,7 @@ void begin(const app::CommandLine &line, ui::DataHub &hub, ui::RunActions &actio
         window.showPage(QStringLiteral("monitor"));
         actions.startJob(line.job);
     } else if (!line.open.isEmpty()) {
-        window.openRun(line.open);
+        window.openAnything(line.open);
     } else {
         window.bringBackPage();
     }

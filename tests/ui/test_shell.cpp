@@ -175,6 +175,27 @@ private slots:
         QCOMPARE(f.window->design()->document()->file(), file);
     }
 
+    // What the command line names: by what it is.
+    void anythingIsOpenedWhereItBelongs()
+    {
+        Fixture f(true);
+        QTRY_VERIFY(f.hub->runs());
+        const QString file = f.dir.filePath(QStringLiteral("a job.json"));
+        QVERIFY(f.window->design()->document()->save(file));
+        f.window->openAnything(QStringLiteral("dgx-h100x4"));
+        QCOMPARE(f.window->page(), QStringLiteral("cluster"));
+        QTRY_COMPARE(f.window->cluster()->what(), QStringLiteral("dgx-h100x4"));
+        f.window->openAnything(file);
+        QCOMPARE(f.window->page(), QStringLiteral("design"));
+        QCOMPARE(f.window->design()->document()->file(), file);
+        f.window->openAnything(QStringLiteral("r-20261130T120000-abcdef"));
+        QCOMPARE(f.window->page(), QStringLiteral("monitor"));
+        f.window->openAnything(QStringLiteral("/nowhere/b.json"));
+        QCOMPARE(f.window->page(), QStringLiteral("design"));
+        QCOMPARE(f.window->notices()->rowCount(), 1);
+        QCOMPARE(f.window->design()->document()->file(), file);
+    }
+
     // Select a run, Return: its lines are in the Monitor, though the comparison has read it before.
     void runFromRunsPageHasItsLog()
     {

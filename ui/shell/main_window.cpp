@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/shell/main_window.h"
 
+#include "engine/cluster/sources.h"
 #include "ui/cluster/cluster_page.h"
 #include "ui/common/icons.h"
 #include "ui/common/long_work.h"
@@ -17,12 +18,15 @@
 #include "ui/shell/status_strip.h"
 
 #include <QCloseEvent>
+#include <QFileInfo>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QPushButton>
 #include <QScreen>
 #include <QStackedWidget>
 #include <QVBoxLayout>
+
+#include <algorithm>
 
 namespace rankyard::ui {
 
@@ -207,6 +211,25 @@ void MainWindow::openRun(const QString &run)
     const store::RunInfo *info = m_hub->find(run);
     if (info && telemetry::isLive(info->state))
         m_actions->perform(RunActions::Verb::Follow, run);
+}
+
+void MainWindow::openAnything(const QString &what)
+{
+    const QFileInfo file(what);
+    if (file.isFile() || what.contains(QLatin1Char('/')) || what.endsWith(QLatin1String(".json"))) {
+        showPage(QStringLiteral("design"));
+        m_design->openAsking(file.absoluteFilePath());
+        return;
+    }
+    const auto &presets = cluster::presets();
+    const bool known = what == QLatin1String("local")
+        || std::any_of(presets.begin(), presets.end(), [&](const cluster::Preset &preset) {
+                           return what.startsWith(QLatin1String(preset.id));
+                       });
+    if (!known)
+        return openRun(what);
+    showPage(QStringLiteral("cluster"));
+    m_cluster->openLater(what);
 }
 
 void MainWindow::bringBackPage()

@@ -43,6 +43,9 @@ public:
     void showPage(const QString &name);
     QString page() const { return m_page; }
     void openRun(const QString &run); ///< in the Monitor
+    /// A file in the designer, which tells jobs, clusters and other engines' configurations apart; a preset, with nodes or without, and
+    /// "local" on the Cluster page; else a run.
+    void openAnything(const QString &what);
     /// The page, and in the Monitor the run, that were open when the window was closed.
     void bringBackPage();
     /// Everything that the page shows was read and can be drawn.
