@@ -9,6 +9,8 @@ Capacity capacityOf(double gpuBytes)
     return gpuBytes > 0 ? Capacity{gpuBytes, 1573 * mebi, 1024 * mebi, 0.04 * gpuBytes} : Capacity{};
 }
 
+Capacity capacityOfShare(double hostBytes) { return {hostBytes, 0, 0, 0.04 * hostBytes}; }
+
 Capacity capacityOf(const Machine &machine)
 {
     if (!machine.device.empty()) {
@@ -16,7 +18,7 @@ Capacity capacityOf(const Machine &machine)
         capacity.host = machine.hostBytes;
         return capacity;
     }
-    return {machine.memoryBytes, 0, 0, 0.04 * machine.memoryBytes};
+    return capacityOfShare(machine.memoryBytes);
 }
 
 } // namespace rankyard::predict

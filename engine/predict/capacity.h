@@ -21,5 +21,7 @@ struct Capacity {
 Capacity capacityOf(const Machine &machine);
 /// Of a GPU with so much memory; all 0 when that is not known.
 Capacity capacityOf(double gpuBytes);
+/// Of a rank without a GPU, whose share of its host's memory is so much.
+Capacity capacityOfShare(double hostBytes);
 
 } // namespace rankyard::predict

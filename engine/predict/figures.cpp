@@ -83,7 +83,7 @@ void addMemory(const Verdict &verdict, std::vector<Figure> &figures)
         headroom.inputs.emplace_back("driver, communication, reserve",
                                      formatBytes(static_cast<double>(tightest->context)));
     headroom.source =
-        "Data sheet of the device; memory of the node over the ranks on it where there is no GPU";
+        "Data sheet of the device; where there is no GPU, the node's memory less 4 % over the ranks on it";
     figures.push_back(std::move(headroom));
 }
 

@@ -260,7 +260,7 @@ Room roomOf(const Ground &ground, int slot)
     const auto world =
         static_cast<int>(std::min<std::int64_t>(ground.job.layout.world(), ground.slots.count()));
     const int ranks = std::max(1, std::min(world, ground.slots.firstOf(place.node + 1)) - first);
-    return {static_cast<std::int64_t>(node.hostBytes() / ranks), 0};
+    return {static_cast<std::int64_t>(capacityOfShare(node.hostBytes() / ranks).usable()), 0};
 }
 
 namespace {

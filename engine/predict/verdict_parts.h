@@ -22,7 +22,8 @@ struct Ground {
 /// The worst link over all groups of one kind.
 cluster::Slots::Worst worstOfKind(const Ground &ground, const plan::RankGrid &grid, const plan::Group &group);
 
-/// Bytes of a slot's device, and what the driver takes of them. On a node without GPUs: its memory over the ranks on it.
+/// Bytes of a slot's device, and what the driver takes of them. On a node without GPUs: its memory over the ranks on it, less what
+/// capacityOf() keeps back, for no driver is a rank's there.
 struct Room {
     std::int64_t capacity = 0;
     std::int64_t context = 0;

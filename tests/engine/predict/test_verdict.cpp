@@ -318,7 +318,7 @@ TEST(Verdict, ProcessorsShareTheirNode)
     EXPECT_EQ(d.verdict.basis, Basis::Shares);
     EXPECT_FALSE(d.verdict.time);
     ASSERT_EQ(d.verdict.stages.size(), 1u);
-    EXPECT_EQ(d.verdict.stages[0].capacity, (256LL << 30) / 3);
+    EXPECT_EQ(d.verdict.stages[0].capacity, static_cast<std::int64_t>(0.96 * ((256LL << 30) / 3.0)));
     EXPECT_FALSE(d.verdict.figure("step"));
 }
 

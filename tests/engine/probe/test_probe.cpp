@@ -2,8 +2,10 @@
 #include "engine/probe/probe.h"
 
 #include "engine/cluster/sources.h"
+#include "engine/predict/capacity.h"
 #include "engine/predict/durations.h"
 #include "engine/predict/step_time.h"
+#include "engine/predict/verdict.h"
 #include "engine/probe/crew.h"
 #include "engine/probe/fit.h"
 
@@ -284,6 +286,20 @@ TEST(Probe, ClosedFormIsTheTimeLineOnSharedCores)
             predict::jobTime(*cost, job).step.seconds / (1e-9 * static_cast<double>(line->stepNs));
         EXPECT_NEAR(ratio, 1, 0.02) << one.dp << one.tp << one.pp << one.schedule;
     }
+}
+
+/// The room that the Design page counts with is the room that `plan` and the search count with: 3 ranks of one host.
+TEST(Probe, RanksOfAHostHaveOneRoomWhoeverAsks)
+{
+    const cluster::Cluster made = measuredHosts("package:1 core:4 pu:1");
+    spec::JobSpec job = trialJobs(3, DType::F32)[1];
+    const auto cost = predict::costModelFor(job, made);
+    ASSERT_TRUE(cost) << cost.error().text();
+    const auto verdict = predict::judge(job, made, Json::object());
+    ASSERT_FALSE(verdict.stages.empty());
+    EXPECT_GT(verdict.stages[0].capacity, 0);
+    EXPECT_NEAR(static_cast<double>(verdict.stages[0].capacity - verdict.stages[0].context),
+                predict::capacityOf(cost->machine()).usable(), 1);
 }
 
 TEST(Probe, TransfersTakeTheComputingThreadsTime)
