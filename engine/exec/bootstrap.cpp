@@ -127,6 +127,7 @@ Json writeBootstrap(const Bootstrap &bootstrap)
             {"cores", bootstrap.cores},
             {"spare_core", bootstrap.spareCore},
             {"hang_ms", bootstrap.hangMs},
+            {"peak_seconds", bootstrap.peakSeconds},
             {"host", {{"ranks", bootstrap.hostRanks}, {"segments", segments}, {"arenas", arenas}}}};
 }
 
@@ -151,6 +152,7 @@ Result<Bootstrap> readBootstrap(const Json &document, const std::string &name)
     reader.read("cores", bootstrap.cores);
     reader.read("spare_core", bootstrap.spareCore);
     reader.read("hang_ms", bootstrap.hangMs);
+    reader.read("peak_seconds", bootstrap.peakSeconds);
     Json host;
     reader.read("host", host);
     RY_TRY(reader.status());

@@ -19,7 +19,7 @@
 ///   {"schema": "rankyard/bootstrap/1", "run": "r-…", "epoch": 1, "rank": 0, "world": 2,
 ///    "job": {rankyard/job/1}, "job_dir": "/…", "run_dir": "/…", "ckpt_dir": "/…",
 ///    "build_id": "0.1.0-…", "plan_digest": "…", "resume": null, "start_step": 0,
-///    "threads": 1, "cores": [0], "spare_core": false, "hang_ms": 10000,
+///    "threads": 1, "cores": [0], "spare_core": false, "hang_ms": 10000, "peak_seconds": 0.25,
 ///    "host": {"ranks": [0, 1], "segments": [{"group": "dp", "ranks": [0, 1], "fd": 5}],
 ///             "arenas": [{"rank": 0, "arena": 1, "fd": 6}, {"rank": 1, "arena": 1, "fd": 7}]}}
 namespace rankyard::exec {
@@ -57,6 +57,7 @@ struct Bootstrap {
     std::vector<int> cores;     ///< that this rank may run on; empty: leave the affinity as it is
     bool spareCore = false;     ///< `cores` holds one more than `threads`, for the progress thread
     std::int64_t hangMs = 10000;
+    double peakSeconds = 0; ///< a step's model FLOPs at the peak rate of all ranks; 0: not known, then no MFU
     std::vector<int> hostRanks;             ///< global ranks on this host, ascending
     std::vector<BootstrapSegment> segments; ///< of the groups that this rank is in
     std::vector<BootstrapArena> arenas; ///< of all ranks of this host, none when the plan has no shared arena

@@ -66,6 +66,7 @@ void Worker::recordStep(std::int64_t step, double scale)
     record.overflow = state.overflow;
     record.stepMs = milliseconds(execution.endNs - execution.beginNs);
     record.tokensPerS = static_cast<double>(job.batch.global * job.model.seq) / (record.stepMs / 1e3);
+    record.mfu = m_bootstrap.peakSeconds / (record.stepMs / 1e3);
     const StepTimes times = timesOf(execution);
     record.computeMs = milliseconds(times.compute);
     record.dataMs = milliseconds(times.data);

@@ -81,4 +81,14 @@ JobTime jobTime(const CostModel &cost, const spec::JobSpec &job)
     return time;
 }
 
+double peakSeconds(const spec::JobSpec &job, const cluster::Cluster &cluster)
+{
+    const auto cost = costModelFor(job, cluster);
+    if (!cost)
+        return 0;
+    const double peak = cost->peak(precisionOf(job.precision.compute));
+    return stepFlops(shapeOf(job.model), static_cast<double>(job.batch.global), Convention::Model3)
+        / (static_cast<double>(job.layout.world()) * peak);
+}
+
 } // namespace rankyard::predict

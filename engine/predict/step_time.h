@@ -96,6 +96,9 @@ struct JobTime {
     double mfu = 0;
 };
 JobTime jobTime(const CostModel &cost, const spec::JobSpec &job);
+/// A step's model FLOPs (Model3) with every rank at its peak rate in the job's type, in seconds: what the MFU of a step is measured
+/// against. 0 where the cluster does not say how fast it is.
+double peakSeconds(const spec::JobSpec &job, const cluster::Cluster &cluster);
 Micro microOf(const spec::JobSpec &job);
 Layout layoutOf(const spec::JobSpec &job);
 

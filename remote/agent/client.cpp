@@ -93,6 +93,8 @@ void Client::startRun(const Json &id, const Json &params)
     order.jobDir = textOf(params, "job_dir");
     order.runDir = textOf(params, "run_dir");
     order.resume = textOf(params, "resume");
+    if (const auto peak = params.find("peak_seconds"); peak != params.end() && peak->is_number())
+        order.peakSeconds = std::max(0.0, peak->get<double>());
     m_runs.start(std::move(order),
                  [this, id, alive = std::weak_ptr<bool>(m_alive)](const Result<RunReport> &result) {
                      if (alive.expired())

@@ -18,8 +18,9 @@ struct StartOrder {
     std::string id;
     Json job;
     std::string jobDir;
-    std::string runDir; ///< empty: the default
-    std::string resume; ///< id of a run, or empty
+    std::string runDir;     ///< empty: the default
+    std::string resume;     ///< id of a run, or empty
+    double peakSeconds = 0; ///< of a step, for its MFU: predict::peakSeconds(); 0: not known
 };
 
 /// Which cores and threads a rank gets.

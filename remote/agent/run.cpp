@@ -230,6 +230,7 @@ Status Run::startWorkers(const fs::path &program)
         document.spareCore = share.spareCore;
         // Ranks find a hanging peer a little later than the agent does, so that the agent's word is the first.
         document.hangMs = m_limits.hang.count() * 3 / 2;
+        document.peakSeconds = m_prepared.order.peakSeconds;
         exec::fillHost(document, m_memory, hostRanks);
         rank.process->bootstrap(document);
         pids.pids.push_back(rank.pid);

@@ -2,6 +2,8 @@
 #include "remote/session/link.h"
 
 #include "engine/base/build_id.h"
+#include "engine/cluster/sources.h"
+#include "engine/predict/step_time.h"
 #include "remote/agent/protocol.h"
 
 #include <array>
@@ -21,6 +23,13 @@ namespace {
 constexpr std::size_t noiseBytes = std::size_t{64} << 10;
 constexpr int greetMs = 30'000;
 constexpr std::chrono::seconds answerTime{10}; ///< but for a start, which plans and reads the corpus
+
+/// The MFU of a run's steps needs the rate of the machine that it runs on: this one's, as `cluster probe` or a data sheet has it.
+double peakHere(const spec::JobSpec &job)
+{
+    const auto here = cluster::openCluster("local");
+    return here ? predict::peakSeconds(job, *here) : 0;
+}
 
 template<typename T>
 T valueOf(const Json &json, const char *key, T fallback)
@@ -224,7 +233,8 @@ Result<RunStatus> Link::start(const StartRequest &request)
                    {"job", job},
                    {"job_dir", request.jobDir},
                    {"run_dir", request.runDir},
-                   {"resume", request.resume}}));
+                   {"resume", request.resume},
+                   {"peak_seconds", peakHere(request.job)}}));
     return statusFrom(report);
 }
 

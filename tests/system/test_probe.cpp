@@ -36,6 +36,17 @@ TEST_F(Probe, GivesThisMachineTimes)
     EXPECT_EQ(plan["step_ms"], plan["timeline"]["step_ms"]);
     ASSERT_EQ(ctlDone({"search", file, "--cluster", "local", "--top", "1", "--json"})->wait(), 0);
 
+    // A run's MFU is measured against the rate that the plan's is: one rank's step times its MFU is the step at peak.
+    const auto alone = ctlDone({"plan", file, "--set", "layout.dp=1", "--cluster", "local", "--json"});
+    ASSERT_EQ(alone->wait(), 0) << alone->errors();
+    const double peakMs = alone->json()["mfu"].get<double>() * alone->json()["step_ms"].get<double>();
+    const auto run = ctlDone({"train", file, "--set", "layout.dp=1", "--json"});
+    ASSERT_EQ(run->wait(), 0) << run->errors();
+    const Json trained = run->json();
+    ASSERT_FALSE(trained["steps"].empty());
+    for (const Json &step : trained["steps"])
+        EXPECT_NEAR(step["mfu"].get<double>() * step["step_ms"].get<double>() / peakMs, 1, 1e-6);
+
     // A file of it is a cluster like any other; another machine's is not taken for this one's.
     const std::string other = (m_dir / "other.json").string();
     Json moved = document;

@@ -31,6 +31,7 @@ Bootstrap sample()
     b.cores = {2, 3, 4};
     b.spareCore = true;
     b.hangMs = 5000;
+    b.peakSeconds = 0.125;
     b.hostRanks = {0, 1};
     b.segments = {{"dp", {0, 1}, 5}};
     b.arenas = {{0, 1, 6}, {1, 1, 7}};
