@@ -7,6 +7,7 @@
 #include "ui/common/notice_stack.h"
 #include "ui/designer/design_document.h"
 #include "ui/designer/design_page.h"
+#include "ui/home/file_row.h"
 #include "ui/monitor/log_model.h"
 #include "ui/monitor/log_pane.h"
 #include "ui/monitor/monitor_page.h"
@@ -173,6 +174,37 @@ private slots:
         pick("wide.json");
         QCOMPARE(f.window->page(), QStringLiteral("design"));
         QCOMPARE(f.window->design()->document()->file(), file);
+    }
+
+    // Home leads to the designer, and lists what was designed last as long as it is there.
+    void homeListsDesigns()
+    {
+        Fixture f(true);
+        QTRY_VERIFY(f.hub->runs());
+        QDir(f.dir.path()).mkpath(QString::fromUtf8("Entwürfe, alt"));
+        QStringList files;
+        for (int i = 0; i < 7; ++i) {
+            files << f.dir.filePath(QString::fromUtf8("Entwürfe, alt/%1 ranks.json").arg(i));
+            QVERIFY(f.window->design()->document()->save(files.back()));
+            QVERIFY(f.window->design()->open(files.back()));
+        }
+        QVERIFY(QFile::remove(files[6]));
+        f.window->showPage(QStringLiteral("home"));
+        const auto rows = f.window->findChildren<FileRow *>();
+        QCOMPARE(rows.size(), 5);
+        QCOMPARE(rows[0]->file(), files[5]);
+        QTest::mouseClick(rows[3], Qt::LeftButton);
+        QCOMPARE(f.window->page(), QStringLiteral("design"));
+        QCOMPARE(f.window->design()->document()->file(), files[2]);
+        f.window->showPage(QStringLiteral("home"));
+        QCOMPARE(f.window->findChildren<FileRow *>()[0]->file(), files[2]);
+        const auto buttons = f.window->findChildren<QPushButton *>();
+        const auto designer = std::find_if(buttons.begin(), buttons.end(), [](const QPushButton *button) {
+            return button->text() == QStringLiteral("Open the designer");
+        });
+        QVERIFY(designer != buttons.end());
+        QTest::mouseClick(*designer, Qt::LeftButton);
+        QCOMPARE(f.window->page(), QStringLiteral("design"));
     }
 
     // What the command line names: by what it is.

@@ -5,9 +5,11 @@
 #include "ui/common/actions.h"
 #include "ui/common/icons.h"
 #include "ui/common/panel.h"
+#include "ui/home/file_row.h"
 #include "ui/home/machine_panel.h"
 #include "ui/home/run_row.h"
 
+#include <QFileInfo>
 #include <QGridLayout>
 #include <QHBoxLayout>
 #include <QLabel>
@@ -22,6 +24,7 @@ namespace rankyard::ui {
 
 namespace {
 constexpr int recentRuns = 8;
+constexpr int recentDesigns = 5;
 constexpr int previewPoints = 96;
 } // namespace
 
@@ -30,7 +33,8 @@ HomePage::HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent)
       m_hub(hub),
       m_registry(registry),
       m_live(new Panel(tr("Running now"))),
-      m_recent(new Panel(tr("Recent runs")))
+      m_recent(new Panel(tr("Recent runs"))),
+      m_designs(new Panel(tr("Recent designs")))
 {
     auto *outer = new QVBoxLayout(this);
     outer->setContentsMargins(0, 0, 0, 0);
@@ -46,7 +50,7 @@ HomePage::HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent)
     grid->setSpacing(12);
     auto *left = new QVBoxLayout;
     left->setSpacing(12);
-    left->addWidget(sampleCard());
+    left->addWidget(cards());
     left->addWidget(m_live, 1);
     left->addWidget(m_recent);
     left->addStretch(0);
@@ -54,6 +58,7 @@ HomePage::HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent)
     auto *right = new QVBoxLayout;
     right->setSpacing(12);
     right->addWidget(new MachinePanel(content));
+    right->addWidget(m_designs);
     right->addWidget(keysPanel());
     right->addStretch(1);
     m_grid = grid;
@@ -61,7 +66,7 @@ HomePage::HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent)
     grid->addLayout(left, 0, 0);
     connect(&Theme::instance(), &Theme::changed, this, &HomePage::layOut);
     layOut();
-    for (Panel *panel : {m_live, m_recent})
+    for (Panel *panel : {m_live, m_recent, m_designs})
         panel->headLayout()->addStretch(1);
     connect(m_hub, &DataHub::runsChanged, this, &HomePage::refresh);
     connect(m_hub, &DataHub::previewed, this, [this](const QString &run, const std::vector<double> &losses) {
@@ -83,35 +88,73 @@ HomePage::HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent)
             row->setNow(wallNs());
     });
     clock->start(1000);
+    m_designs->body()->addSpacing(8);
+    setDesigns({});
     refresh();
 }
 
-QWidget *HomePage::sampleCard()
+QWidget *HomePage::cards()
+{
+    auto *row = new QWidget;
+    m_cards = new QHBoxLayout(row);
+    m_cards->setContentsMargins(0, 0, 0, 0);
+    m_cards->setSpacing(12);
+    m_cards->addWidget(
+        card(
+            tr("Train a small GPT on two ranks"),
+            tr("The sample reads the King James Bible byte by byte, on two processes of this machine, data parallel with a "
+               "partitioned optimizer (ZeRO 1). It takes about two minutes and shows every part of a training step."),
+            "home.sample", tr("Run the sample"), true),
+        1);
+    m_cards->addWidget(
+        card(
+            tr("Design a layout"),
+            tr("Choose a model, a batch and a cluster, and see what each rank needs in memory, time and traffic, why, and what "
+               "would be better, before anything runs."),
+            "go.design", tr("Open the designer"), false),
+        1);
+    return row;
+}
+
+QWidget *HomePage::card(const QString &title, const QString &text, const char *action, const QString &button,
+                        bool primary)
 {
     auto *card = new Panel({});
-    auto *row = new QHBoxLayout;
-    row->setContentsMargins(12, 4, 16, 16);
-    row->setSpacing(16);
-    auto *text = new QVBoxLayout;
-    text->setSpacing(4);
-    auto *title = new QLabel(tr("Train a small GPT on two ranks"));
-    setRole(title, FontRole::Head);
-    auto *body = new QLabel(tr(
-        "The sample reads the King James Bible byte by byte, on two processes of this machine, data parallel with a partitioned "
-        "optimizer (ZeRO 1). It takes about two minutes and shows every part of a training step."));
+    auto *column = new QVBoxLayout;
+    column->setContentsMargins(12, 4, 16, 16);
+    column->setSpacing(4);
+    auto *head = new QLabel(title);
+    setRole(head, FontRole::Head);
+    auto *body = new QLabel(text);
     body->setWordWrap(true);
+    body->setAlignment(Qt::AlignTop | Qt::AlignLeft);
     body->setProperty("tone", "muted");
-    text->addWidget(title);
-    text->addWidget(body);
-    row->addLayout(text, 1);
-    QAction *action = m_registry->action(QStringLiteral("home.sample"));
-    auto *button = new QPushButton(action->text());
-    button->setProperty("tone", "primary");
-    button->setToolTip(action->toolTip());
-    connect(button, &QPushButton::clicked, action, &QAction::trigger);
-    row->addWidget(button, 0, Qt::AlignVCenter);
-    card->body()->addLayout(row);
+    column->addWidget(head);
+    column->addWidget(body, 1);
+    QAction *what = m_registry->action(QLatin1String(action));
+    auto *push = new QPushButton(button);
+    if (primary)
+        push->setProperty("tone", "primary");
+    push->setToolTip(what->toolTip());
+    connect(push, &QPushButton::clicked, what, &QAction::trigger);
+    column->addSpacing(8);
+    column->addWidget(push, 0, Qt::AlignLeft);
+    card->body()->addLayout(column);
     return card;
+}
+
+void HomePage::setDesigns(const QStringList &files)
+{
+    qDeleteAll(m_designs->findChildren<FileRow *>());
+    int count = 0;
+    for (const QString &file : files) {
+        if (count == recentDesigns || !QFileInfo(file).isFile())
+            continue;
+        auto *row = new FileRow(file, m_designs);
+        connect(row, &FileRow::clicked, this, [this, file] { emit designRequested(file); });
+        m_designs->body()->insertWidget(count++, row);
+    }
+    m_designs->setVisible(count > 0);
 }
 
 QWidget *HomePage::keysPanel()
@@ -124,7 +167,8 @@ QWidget *HomePage::keysPanel()
     grid->setVerticalSpacing(8);
     grid->setColumnStretch(0, 1);
     int at = 0;
-    for (const char *id : {"view.palette", "view.quickopen", "go.runs", "go.monitor", "help.sheet"}) {
+    for (const char *id : {"view.palette", "view.quickopen", "go.runs", "go.cluster", "go.design",
+                           "go.monitor", "help.sheet"}) {
         const QAction *action = m_registry->action(QLatin1String(id));
         if (!action)
             continue;
@@ -214,6 +258,7 @@ void HomePage::layOut()
 {
     // Large text has no room for two columns.
     const bool beside = Theme::instance().textPercent() <= 140;
+    m_cards->setDirection(beside ? QBoxLayout::LeftToRight : QBoxLayout::TopToBottom);
     m_grid->removeItem(m_right);
     m_right->setParent(nullptr); // or the grid refuses it
     m_grid->addLayout(m_right, beside ? 0 : 1, beside ? 1 : 0);

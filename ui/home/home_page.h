@@ -6,6 +6,7 @@
 #include <QHash>
 #include <QWidget>
 
+class QBoxLayout;
 class QGridLayout;
 class QLabel;
 class QVBoxLayout;
@@ -16,20 +17,25 @@ class ActionRegistry;
 class Panel;
 class RunRow;
 
-/// Where a start ends: run the sample, what is running, what ran last, this machine.
+/// Where a start ends: run the sample, design a layout, what is running, what ran last, what was designed last, this machine.
 class HomePage : public QWidget
 {
     Q_OBJECT
 public:
     HomePage(DataHub *hub, ActionRegistry *registry, QWidget *parent = nullptr);
     bool isReady() const;
+    /// Files of designs, the newest first; those that are gone are left out.
+    void setDesigns(const QStringList &files);
 
 signals:
     void openRequested(const QString &run);
+    void designRequested(const QString &file);
     void ready();
 
 private:
-    QWidget *sampleCard();
+    QWidget *cards();
+    QWidget *card(const QString &title, const QString &text, const char *action, const QString &button,
+                  bool primary);
     QWidget *keysPanel();
     void refresh();
     void layOut();
@@ -40,8 +46,10 @@ private:
     QGridLayout *m_grid = nullptr;
     QVBoxLayout *m_left = nullptr;
     QVBoxLayout *m_right = nullptr;
+    QBoxLayout *m_cards = nullptr;
     Panel *m_live;
     Panel *m_recent;
+    Panel *m_designs;
     QHash<QString, std::vector<double>> m_previews;
     QHash<QString, qint64> m_asked; ///< step at which the preview was asked for
     int m_waiting = 0;

@@ -133,6 +133,7 @@ void MainWindow::build()
 void MainWindow::connectPages()
 {
     connect(m_home, &HomePage::openRequested, this, &MainWindow::openRun);
+    connect(m_home, &HomePage::designRequested, this, &MainWindow::openAnything);
     connect(m_runs, &RunsPage::openRequested, this, &MainWindow::openRun);
     connect(m_strip, &StatusStrip::runClicked, this, &MainWindow::openRun);
     connect(m_strip, &StatusStrip::noticesClicked, this, [this] { m_list->toggle(m_strip->height()); });
@@ -200,6 +201,8 @@ void MainWindow::showPage(const QString &name)
         }
         m_monitor->showRun(QString::fromStdString(best->id));
     }
+    if (name == QLatin1String("home"))
+        m_home->setDesigns(m_design->recent());
     if (changed)
         m_pages->currentWidget()->setFocus(Qt::OtherFocusReason);
 }

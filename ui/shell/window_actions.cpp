@@ -49,8 +49,8 @@ void MainWindow::addActions()
                      QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_P)},
                     [this] { openPalette(); });
     m_registry->add({QStringLiteral("view.quickopen"), tr("Quick open"),
-                     tr("Finds a run by its name or id and opens it"), view, QStringLiteral("search"),
-                     QKeySequence(Qt::CTRL | Qt::Key_K)},
+                     tr("Finds runs, designs and clusters by their names and opens them"), view,
+                     QStringLiteral("search"), QKeySequence(Qt::CTRL | Qt::Key_K)},
                     [this] { openQuickOpen(); });
     m_registry->add({QStringLiteral("view.notices"), tr("Show notices"),
                      tr("Everything that the program had to tell since the start"), view,
