@@ -129,6 +129,8 @@ Status RunStore::Private::setUp()
     if (application != applicationId && (tables != 0 || readOnly)) {
         // Another process may have made the tables between the two looks.
         RY_ASSIGN(const std::int64_t again, database.pragma("application_id"));
+        if (again != applicationId && tables == 0) // another process is about to make them
+            return Error::make(Code::NotFound, "there is no run store yet", file.string());
         if (again != applicationId)
             return Error::make(Code::BadData, "this is no run store", file.string())
                 .withHint("Choose another file; this one is left as it is");

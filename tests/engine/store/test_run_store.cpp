@@ -149,6 +149,23 @@ TEST_F(RunStoreTest, ReadOnlyNeverWrites)
     EXPECT_FALSE(std::filesystem::exists(m_dir / "none.sqlite"));
 }
 
+/// A reader that comes while another process makes the store sees none yet, not a foreign file.
+TEST_F(RunStoreTest, AStoreInTheMakingIsNotThereYet)
+{
+    const auto path = m_dir / "young.sqlite";
+    sqlite3 *maker = nullptr;
+    ASSERT_EQ(sqlite3_open(path.c_str(), &maker), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(maker, "PRAGMA journal_mode=WAL", nullptr, nullptr, nullptr), SQLITE_OK);
+    EXPECT_EQ(RunStore::open(path, true).error().code, Code::NotFound);
+    ASSERT_EQ(sqlite3_exec(maker, "BEGIN IMMEDIATE; CREATE TABLE half(a)", nullptr, nullptr, nullptr),
+              SQLITE_OK);
+    EXPECT_EQ(RunStore::open(path, true).error().code, Code::NotFound);
+    ASSERT_EQ(sqlite3_exec(maker, "ROLLBACK", nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(maker);
+    EXPECT_TRUE(RunStore::open(path));
+    EXPECT_TRUE(RunStore::open(path, true));
+}
+
 TEST_F(RunStoreTest, ANewerSchemaIsNotWritten)
 {
     const std::string id = newRun();
