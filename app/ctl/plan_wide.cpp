@@ -19,12 +19,6 @@ constexpr std::pair<const char *, double ClosedMemory::*> kinds[] = {
     {"optimizer", &ClosedMemory::optimizer}, {"activations", &ClosedMemory::activations},
     {"gathered", &ClosedMemory::gathered},   {"workspace", &ClosedMemory::workspace}};
 
-const char *const notes[] = {
-    "plan only: no program has such layers, and nothing runs them. All is closed form",
-    "times: as published runs of such models on this kind of device, their constants; docs/prediction.md has how far they are off",
-    "memory: parameters, gradients and optimizer by arithmetic; activations: every tensor that a backward reads, in 16 bits, with fused attention; workspace: logits",
-};
-
 OrderedJson reportOf(const predict::WidePlan &plan)
 {
     const predict::StepTime &s = plan.step;
@@ -57,7 +51,7 @@ OrderedJson reportOf(const predict::WidePlan &plan)
                           {"stages", std::move(stages)},
                           {"usable_memory", plan.capacity.usable()},
                           {"margin", plan.capacity.usable() - plan.peak()}};
-    report["notes"] = notes;
+    report["notes"] = predict::wideNotes();
     return report;
 }
 
@@ -99,8 +93,8 @@ void show(const spec::WideJob &job, const predict::WidePlan &plan, Output &outpu
     output.line(left >= 0 ? "fits: " + formatBytes(left) + " of " + usable + " usable are left"
                           : "does not fit: " + formatBytes(-left) + " more than the " + usable
                         + " that a device has to use");
-    for (const char *note : notes)
-        output.line(std::string("note: ") + note);
+    for (const std::string &note : predict::wideNotes())
+        output.line("note: " + note);
 }
 
 } // namespace

@@ -52,8 +52,11 @@ Work workOf(const Verdict &verdict, const spec::JobSpec &job)
     return work;
 }
 
-void addMemory(const Verdict &verdict, std::vector<Figure> &figures)
+} // namespace
+
+void addMemoryFigures(Verdict &verdict)
 {
+    std::vector<Figure> &figures = verdict.figures;
     const auto tightest =
         std::max_element(verdict.stages.begin(), verdict.stages.end(), [](const auto &a, const auto &b) {
             return (a.capacity > 0 ? -a.headroom() : a.used) < (b.capacity > 0 ? -b.headroom() : b.used);
@@ -87,12 +90,10 @@ void addMemory(const Verdict &verdict, std::vector<Figure> &figures)
     figures.push_back(std::move(headroom));
 }
 
-void addTimes(const Ground &ground, Verdict &verdict)
+void addTimeFigures(const StepFacts &facts, Verdict &verdict)
 {
-    const spec::JobSpec &job = ground.job;
     const StepTime &step = verdict.time->step;
-    const double tokens = static_cast<double>(job.batch.global * job.model.seq);
-    const std::string source = "Cost model, constants from " + ground.cost->constants().source;
+    const double tokens = static_cast<double>(facts.batch * facts.seq);
     std::vector<Figure> &figures = verdict.figures;
     Figure time{"step", "Step time", Measure::Seconds, step.seconds};
     time.spread = (step.high - step.low) / 2;
@@ -111,42 +112,35 @@ void addTimes(const Ground &ground, Verdict &verdict)
         time.inputs.emplace_back("the program's time line",
                                  formatDuration(static_cast<double>(verdict.timeline->stepNs) / 1e9));
     time.inputs.emplace_back("80 % interval", formatDuration(step.low) + " to " + formatDuration(step.high));
-    time.source = source;
+    time.source = facts.source;
     figures.push_back(std::move(time));
-    const double peak = ground.cost->peak(precisionOf(job.precision.compute));
     Figure rate{"rate", "Throughput of a rank", Measure::FlopRate, verdict.time->tflopsPerDevice * 1e12};
     rate.formula = "FLOP of the model in a step / (step time · ranks)";
-    rate.inputs = {{"ranks", text(job.layout.world())}};
+    rate.inputs = {{"ranks", text(facts.ranks)}};
     rate.source = "Forward and backward, attention whole, without recomputation: Korthikanti et al. 2022";
     figures.push_back(std::move(rate));
     Figure mfu{"mfu", "MFU", Measure::Share, verdict.time->mfu};
     mfu.formula = "throughput / peak rate of the device";
-    mfu.inputs = {{"peak rate", count(peak) + "FLOP/s"}};
+    mfu.inputs = {{"peak rate", count(facts.peak) + "FLOP/s"}};
     mfu.source = "Chowdhery et al. 2022, appendix B; the device's data sheet";
     figures.push_back(std::move(mfu));
     Figure day{"day", "Tokens a day", Measure::Count, tokens / step.seconds * 86400};
     day.formula = "global batch · seq / step time · 86,400 s";
-    day.inputs = {{"global batch", text(job.batch.global)}, {"seq", text(job.model.seq)}};
-    day.source = source;
+    day.inputs = {{"global batch", text(facts.batch)}, {"seq", text(facts.seq)}};
+    day.source = facts.source;
     figures.push_back(std::move(day));
-    Figure target{"target", "Time for " + inWords(ground.options.targetTokens) + " tokens", Measure::Days,
-                  ground.options.targetTokens / tokens * step.seconds / 86400};
+    Figure target{"target", "Time for " + inWords(facts.targetTokens) + " tokens", Measure::Days,
+                  facts.targetTokens / tokens * step.seconds / 86400};
     target.formula = "tokens / tokens a day";
-    target.inputs = {{"tokens", inWords(ground.options.targetTokens)}};
-    target.source = source;
+    target.inputs = {{"tokens", inWords(facts.targetTokens)}};
+    target.source = facts.source;
     figures.push_back(std::move(target));
 }
 
-} // namespace
-
-void addFigures(const Ground &ground, Verdict &verdict)
+void addBubbleFigure(const spec::JobSpec &job, Verdict &verdict)
 {
-    const spec::JobSpec &job = ground.job;
-    const double tokens = static_cast<double>(job.batch.global * job.model.seq);
-    std::vector<Figure> &figures = verdict.figures;
-    if (verdict.time)
-        addTimes(ground, verdict);
-    addMemory(verdict, figures);
+    if (job.layout.pp <= 1 || (!verdict.timeline && !verdict.time))
+        return;
     Figure bubble{"bubble", "Bubble", Measure::Share, verdict.bubble};
     bubble.formula = "time without work, mean over stages / step time";
     bubble.inputs = {{"stages", text(job.layout.pp)},
@@ -160,8 +154,21 @@ void addFigures(const Ground &ground, Verdict &verdict)
     bubble.source = !verdict.timeline   ? "Closed form of the step's time"
         : verdict.basis == Basis::Model ? "The time line below"
                                         : "The time line below, with operations as time";
-    if (job.layout.pp > 1 && (verdict.timeline || verdict.time))
-        figures.push_back(std::move(bubble));
+    verdict.figures.push_back(std::move(bubble));
+}
+
+void addFigures(const Ground &ground, Verdict &verdict)
+{
+    const spec::JobSpec &job = ground.job;
+    const double tokens = static_cast<double>(job.batch.global * job.model.seq);
+    std::vector<Figure> &figures = verdict.figures;
+    if (verdict.time)
+        addTimeFigures({job.batch.global, job.model.seq, job.layout.world(),
+                        ground.cost->peak(precisionOf(job.precision.compute)), ground.options.targetTokens,
+                        "Cost model, constants from " + ground.cost->constants().source},
+                       verdict);
+    addMemoryFigures(verdict);
+    addBubbleFigure(job, verdict);
     const double parameters = parametersOf(job);
     Figure size{"parameters", "Parameters", Measure::Count, parameters};
     size.formula = "sum of the model's tensors";

@@ -155,17 +155,36 @@ Json changed(Json document, const std::vector<std::string> &changes)
     return document;
 }
 
+namespace {
+
+/// The document for a reader that takes only clusters on which jobs run, and the cluster that it names.
+std::pair<Json, std::string> apart(Json document)
+{
+    std::string cluster = "local";
+    if (!document.is_object())
+        return {std::move(document), cluster};
+    if (document.contains("cluster") && document["cluster"].is_string())
+        cluster = document["cluster"].get<std::string>();
+    document["cluster"] = "local";
+    return {std::move(document), std::move(cluster)};
+}
+
+} // namespace
+
 Result<spec::JobSpec> readDesign(const Json &document)
 {
-    Json job = document;
-    std::string cluster = "local";
-    if (job.is_object() && job.contains("cluster") && job["cluster"].is_string())
-        cluster = job["cluster"].get<std::string>();
-    if (job.is_object())
-        job["cluster"] = "local";
+    auto [job, cluster] = apart(document);
     RY_ASSIGN(spec::JobSpec spec, spec::readJob(std::move(job), "the design"));
-    spec.cluster = cluster;
+    spec.cluster = std::move(cluster);
     return spec;
+}
+
+Result<spec::WideJob> readWideDesign(const Json &document)
+{
+    auto [job, cluster] = apart(document);
+    RY_ASSIGN(spec::WideJob wide, spec::readWideJob(std::move(job), "the design"));
+    wide.job.cluster = std::move(cluster);
+    return wide;
 }
 
 Status checkDesign(const Json &document)

@@ -3,6 +3,7 @@
 
 #include "engine/base/json.h"
 #include "engine/spec/job.h"
+#include "engine/spec/plan_only.h"
 
 #include <string>
 #include <vector>
@@ -47,5 +48,7 @@ Status checkDesign(const Json &document);
 
 /// readJob for a design: `cluster` may name any cluster, since nothing is started. The error is the first that readJob finds.
 Result<spec::JobSpec> readDesign(const Json &document);
+/// The same of a design with a section plan_only.
+Result<spec::WideJob> readWideDesign(const Json &document);
 
 } // namespace rankyard::predict

@@ -211,4 +211,12 @@ const Shape *findModel(std::string_view name)
     return best;
 }
 
+const std::vector<const char *> &plannedModels()
+{
+    static const std::vector<const char *> names = {
+        "Nemotron 15B", "Nemotron 340B", "Mixtral 8x7B", "Mixtral 8x22B", "Qwen3 30B-A3B", "Qwen3 235B-A22B",
+        "gpt-oss 20B",  "gpt-oss 120B",  "DeepSeek-V3",  "Kimi K2",       "Moonlight 16B"};
+    return names;
+}
+
 } // namespace rankyard::predict

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 /// Models as the planner knows them: wider than what a job can run ("plan only": experts, latent attention, squared ReLU).
 namespace rankyard::predict {
@@ -83,5 +84,7 @@ std::int64_t paddedVocab(std::int64_t vocab, std::int64_t tp, std::int64_t multi
 /// A published model by name, case and separators ignored ("LLAMA3-8B", "Llama 3.1 8B"); null when it is none of ours. Sizes from
 /// the models' papers and configuration files; `seq` is what they were trained with.
 const Shape *findModel(std::string_view name);
+/// As their authors write them: those of the catalogue that no job can run, for `plan_only.model`.
+const std::vector<const char *> &plannedModels();
 
 } // namespace rankyard::predict

@@ -87,25 +87,6 @@ void addHost(const Ground &ground, const plan::RankGrid &grid, Verdict &verdict)
     }
 }
 
-plan::MemoryReport reportOf(const ClosedMemory &closed)
-{
-    using plan::MemoryKind;
-    plan::MemoryReport report;
-    for (const auto &[kind, bytes] : {std::pair{MemoryKind::Params, closed.params},
-                                      {MemoryKind::Grads, closed.grads},
-                                      {MemoryKind::Optimizer, closed.optimizer},
-                                      {MemoryKind::Activations, closed.activations},
-                                      {MemoryKind::Gathered, closed.gathered},
-                                      {MemoryKind::Buckets, closed.buckets},
-                                      {MemoryKind::Workspace, closed.workspace},
-                                      {MemoryKind::Host, closed.host}}) {
-        const std::int64_t whole = std::llround(bytes);
-        report.bytes[static_cast<std::size_t>(kind)] = whole;
-        report.peak += whole;
-    }
-    return report;
-}
-
 /// `reports` by stage.
 void addStages(const Ground &ground, std::vector<plan::MemoryReport> reports, Verdict &verdict)
 {
@@ -244,6 +225,25 @@ const Figure *Verdict::figure(std::string_view key) const
     const auto found =
         std::find_if(figures.begin(), figures.end(), [&](const Figure &f) { return f.key == key; });
     return found == figures.end() ? nullptr : &*found;
+}
+
+plan::MemoryReport reportOf(const ClosedMemory &closed)
+{
+    using plan::MemoryKind;
+    plan::MemoryReport report;
+    for (const auto &[kind, bytes] : {std::pair{MemoryKind::Params, closed.params},
+                                      {MemoryKind::Grads, closed.grads},
+                                      {MemoryKind::Optimizer, closed.optimizer},
+                                      {MemoryKind::Activations, closed.activations},
+                                      {MemoryKind::Gathered, closed.gathered},
+                                      {MemoryKind::Buckets, closed.buckets},
+                                      {MemoryKind::Workspace, closed.workspace},
+                                      {MemoryKind::Host, closed.host}}) {
+        const std::int64_t whole = std::llround(bytes);
+        report.bytes[static_cast<std::size_t>(kind)] = whole;
+        report.peak += whole;
+    }
+    return report;
 }
 
 Room roomOf(const Ground &ground, int slot)

@@ -98,6 +98,8 @@ struct Verdict {
     std::optional<plan::Timeline> timeline; ///< nanoseconds; with Basis::Shares operations
 
     bool isEarly() const { return depth != Depth::Whole; }
+    /// A job with a section plan_only: all is closed form, and no program follows.
+    bool isPlanOnly() const { return depth == Depth::Whole && answer != Answer::Illegal && !plan; }
     const Figure *figure(std::string_view key) const;
 };
 
@@ -112,5 +114,8 @@ struct Options {
 /// job as written, for fixes. Never throws; takes as long as makePlan and simulate do. Any thread.
 Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const Json &document,
               const Options &options = {});
+
+/// Of a design with a section plan_only (spec/plan_only.h): planWide() with its figures. Microseconds; any thread.
+Verdict judgeWide(const Json &document, const cluster::Cluster &cluster, const Options &options = {});
 
 } // namespace rankyard::predict

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 
+#include "engine/predict/closed_memory.h"
 #include "engine/predict/verdict.h"
 
 /// Private to the verdict: its parts, in the order in which judge() calls them.
@@ -34,5 +35,22 @@ Room roomOf(const Ground &ground, int slot);
 void addAdvice(const Ground &ground, Verdict &verdict);
 /// The headline numbers.
 void addFigures(const Ground &ground, Verdict &verdict);
+
+/// What the figures of a step's time are made of, beside the verdict's times.
+struct StepFacts {
+    std::int64_t batch = 0; ///< sequences, of all ranks
+    std::int64_t seq = 0;
+    std::int64_t ranks = 0;
+    double peak = 0; ///< FLOP/s of a device
+    double targetTokens = 0;
+    std::string source; ///< of the times
+};
+void addTimeFigures(const StepFacts &facts, Verdict &verdict);
+/// Of the stage with the least left.
+void addMemoryFigures(Verdict &verdict);
+/// None without stages, or without times.
+void addBubbleFigure(const spec::JobSpec &job, Verdict &verdict);
+/// Closed forms as bytes by kind.
+plan::MemoryReport reportOf(const ClosedMemory &closed);
 
 } // namespace rankyard::predict

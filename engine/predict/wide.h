@@ -7,6 +7,7 @@
 #include "engine/predict/published.h"
 #include "engine/spec/plan_only.h"
 
+#include <string>
 #include <vector>
 
 /// Jobs that can be planned and not run (spec/plan_only.h): experts, latent attention, squared ReLU, 8 and 4 bits. No program describes
@@ -33,5 +34,7 @@ Result<Shape> shapeOf(const spec::WideJob &job);
 double keptBytes(const Shape &shape, const Micro &micro, Recompute recompute);
 /// BadJob where the layout does not divide the shape; NotHere and DoesNotFit as costModelOf() and `plan` have them.
 Result<WidePlan> planWide(const spec::WideJob &job, const cluster::Cluster &cluster);
+/// What its figures stand on, a sentence each.
+const std::vector<std::string> &wideNotes();
 
 } // namespace rankyard::predict

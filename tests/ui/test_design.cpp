@@ -337,7 +337,7 @@ private slots:
                     told = stop.stop_requested();
                 }
                 predict::Verdict verdict;
-                verdict.notes = {request.job.name};
+                verdict.notes = {request.job->name};
                 return verdict;
             });
         QSignalSpy spy(&runner, &VerdictRunner::judged);
@@ -348,7 +348,7 @@ private slots:
                          });
         const auto ask = [&runner](const char *name) {
             VerdictRunner::Request request;
-            request.job.name = name;
+            request.job.emplace().name = name;
             runner.request(std::move(request));
         };
         ask("old");

@@ -31,6 +31,63 @@ class TestDesignViews : public test::UiTest
 {
     Q_OBJECT
 private slots:
+    // A model that nothing runs is planned: figures and bars, no step to draw, no launch. Another model makes it a job like others.
+    void plannedOnly()
+    {
+        Fixture f;
+        const Json before = f.document().json();
+        const QString file =
+            f.write("wide.json", R"({"schema": "rankyard/job/1", "name": "wide", "data": {"train": "corpus"},
+            "cluster": "gb200-nvl72 x 64", "model": {"seq": 4096}, "plan_only": {"model": "DeepSeek-V3", "ep": 32},
+            "layout": {"dp": 64, "pp": 4}, "batch": {"global": 4096, "micro": 1}, "precision": {"compute": "bf16"}})");
+        QVERIFY(f.page.open(file));
+        f.settle();
+        QVERIFY(f.page.panel()->headline().startsWith(QStringLiteral("Would")));
+        QVERIFY(f.page.verdict()->isPlanOnly());
+        QCOMPARE(f.page.verdict()->stages.size(), std::size_t(4));
+        QVERIFY(f.page.verdict()->figure("step")->value > 0);
+        QVERIFY(!f.registry.action(QStringLiteral("design.launch"))->isEnabled());
+        QVERIFY(!f.page.form()->row("model.hidden")->isVisible());
+        QVERIFY(f.page.form()->row("model.seq")->isVisible());
+        QCOMPARE(f.page.form()->presets()->currentText(), QStringLiteral("DeepSeek-V3"));
+        // An axis moves it like any design, and undo brings it back.
+        const double peak = f.page.verdict()->figure("peak")->value;
+        f.document().apply({"layout.pp=8", "layout.dp=32"}, {});
+        f.settle();
+        QCOMPARE(f.page.verdict()->stages.size(), std::size_t(8));
+        QVERIFY(f.page.verdict()->figure("peak")->value != peak);
+        f.document().undoStack()->undo();
+        f.settle();
+        QCOMPARE(f.page.verdict()->figure("peak")->value, peak);
+        // What is saved is what is open.
+        QVERIFY(f.document().save(f.dir.filePath(QStringLiteral("again.json"))));
+        QVERIFY(f.page.open(f.dir.filePath(QStringLiteral("again.json"))));
+        f.settle();
+        QCOMPARE(f.page.verdict()->figure("peak")->value, peak);
+        // What is wrong stands at its key.
+        f.document().set("plan_only.ep", 48);
+        f.settle();
+        QCOMPARE(f.page.panel()->headline(), QStringLiteral("Cannot run"));
+        f.document().undoStack()->undo();
+        f.page.form()->presets()->setCurrentIndex(0);
+        emit f.page.form()->presets()->activated(0);
+        f.settle();
+        QVERIFY(f.document().job());
+        QVERIFY(!f.page.verdict()->isPlanOnly());
+        QVERIFY(f.page.form()->row("model.hidden")->isVisible());
+        f.document().undoStack()->undo();
+        f.settle();
+        QVERIFY(f.page.verdict()->isPlanOnly());
+        const int mixtral = f.page.form()->presets()->findText(QStringLiteral("Mixtral 8x7B"));
+        f.page.form()->presets()->setCurrentIndex(mixtral);
+        emit f.page.form()->presets()->activated(mixtral);
+        f.settle();
+        QVERIFY(f.page.verdict()->isPlanOnly());
+        QVERIFY(std::abs(f.page.verdict()->figure("parameters")->value / 46.7e9 - 1)
+                < 0.01); // arXiv:2401.04088
+        QCOMPARE(f.page.form()->presets()->currentIndex(), mixtral);
+    }
+
     // The bars are the numbers: each part as wide as its share of the bar.
     void barsAreToScale()
     {

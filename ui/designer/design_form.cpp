@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/designer/design_form.h"
 
+#include "engine/predict/shape.h"
 #include "engine/spec/model_presets.h"
 #include "ui/common/choice_box.h"
 #include "ui/common/format.h"
@@ -23,6 +24,10 @@
 namespace rankyard::ui {
 
 using Editor = FieldRow::Editor;
+
+namespace {
+const QString plannedPrefix = QStringLiteral("plan_only:"); ///< of the data of models that are planned only
+}
 
 DesignForm::DesignForm(DesignDocument *document, QWidget *parent) : QScrollArea(parent), m_document(document)
 {
@@ -103,6 +108,14 @@ void DesignForm::buildModel()
     m_presets->setMinimumContentsLength(8);
     for (const spec::ModelPreset &preset : spec::modelPresets())
         m_presets->addItem(QString::fromUtf8(preset.name), QString::fromLatin1(preset.id));
+    m_presets->insertSeparator(m_presets->count());
+    for (const char *name : predict::plannedModels()) {
+        m_presets->addItem(QString::fromLatin1(name), plannedPrefix + QLatin1String(name));
+        m_presets->setItemData(m_presets->count() - 1,
+                               tr("Planned only: experts, latent attention or squared ReLU do not run here"),
+                               Qt::ToolTipRole);
+    }
+    m_presets->insertSeparator(m_presets->count());
     m_presets->addItem(tr("Own sizes"));
     auto *file = new QPushButton(tr("Config"), model.body);
     file->setToolTip(
@@ -185,16 +198,19 @@ void DesignForm::buildTraining()
 
 void DesignForm::choosePreset(int index)
 {
-    const spec::ModelPreset *preset =
-        spec::findModelPreset(m_presets->itemData(index).toString().toStdString());
-    if (!preset)
-        return refresh();
-    spec::JobSpec job;
-    job.model = preset->model;
+    const QString chosen = m_presets->itemData(index).toString();
     Json document = m_document->json();
-    const Json written = spec::writeJob(job);
-    document["model"] = written["model"];
-    m_document->replace(std::move(document), tr("Model %1").arg(QString::fromUtf8(preset->name)));
+    document.erase("plan_only"); // of the model before
+    if (chosen.startsWith(plannedPrefix)) {
+        document["plan_only"]["model"] = chosen.mid(plannedPrefix.size()).toStdString();
+    } else if (const spec::ModelPreset *preset = spec::findModelPreset(chosen.toStdString())) {
+        spec::JobSpec job;
+        job.model = preset->model;
+        document["model"] = spec::writeJob(job)["model"];
+    } else {
+        return refresh();
+    }
+    m_document->replace(std::move(document), tr("Model %1").arg(m_presets->itemText(index)));
 }
 
 FieldRow *DesignForm::row(const std::string &path) const
@@ -221,16 +237,24 @@ bool DesignForm::reveal(const std::string &path)
     return true;
 }
 
-void DesignForm::refreshDerived()
+/// The preset whose sizes these are; a changed sequence length does not make another model.
+void DesignForm::refreshPreset()
 {
     const auto &job = m_document->job();
-    m_microBatches->setText(job ? formatStep(job->microBatches()) : QStringLiteral("–"));
-    // The preset whose sizes these are; a changed sequence length does not make another model.
-    int at = m_presets->count() - 1;
-    if (job) {
-        for (int i = 0; i < m_presets->count() - 1; ++i) {
-            const spec::Model &known =
-                spec::findModelPreset(m_presets->itemData(i).toString().toStdString())->model;
+    const int last = m_presets->count() - 1;
+    int at = last;
+    const Json planned = m_document->value("plan_only.model");
+    const bool own = !planned.is_string(); // a model of the planner's catalogue brings its own sizes
+    const QString name = own ? QString() : QString::fromStdString(planned.get<std::string>());
+    for (int i = 0; i < last; ++i) {
+        const QString key = m_presets->itemData(i).toString();
+        if (key.startsWith(plannedPrefix)) {
+            const auto *shape = own ? nullptr : predict::findModel(name.toStdString());
+            if (shape && shape == predict::findModel(key.mid(plannedPrefix.size()).toStdString()))
+                at = i;
+        } else if (const spec::ModelPreset *preset = spec::findModelPreset(key.toStdString());
+                   preset && job) {
+            const spec::Model &known = preset->model;
             const spec::Model &model = job->model;
             if (known.family == model.family && known.layers == model.layers && known.hidden == model.hidden
                 && known.heads == model.heads && known.keyHeads() == model.keyHeads()
@@ -240,7 +264,22 @@ void DesignForm::refreshDerived()
         }
     }
     const QSignalBlocker quiet(m_presets);
+    m_presets->setItemText(last, own ? tr("Own sizes") : name);
     m_presets->setCurrentIndex(at);
+    for (const char *path : {"model.family", "model.layers", "model.hidden", "model.heads", "model.ffn",
+                             "model.vocab", "model.tied"})
+        m_rows.at(path)->setVisible(own);
+    m_rows.at("model.kv_heads")
+        ->setVisible(own
+                     && (m_document->value("model.family") == Json("llama")
+                         || !m_document->value("model.kv_heads").is_null()));
+}
+
+void DesignForm::refreshDerived()
+{
+    const auto &job = m_document->job();
+    m_microBatches->setText(job ? formatStep(job->microBatches()) : QStringLiteral("–"));
+    refreshPreset();
     const bool scaled = m_document->value("precision.compute") == Json("fp16");
     for (const char *path : {"precision.loss_scale.mode", "precision.loss_scale.rule"})
         m_rows.at(path)->setVisible(scaled);
@@ -249,9 +288,6 @@ void DesignForm::refreshDerived()
         ->setVisible(m_document->value("layout.pp") != Json(1)
                      || m_document->value("layout.virtual") != Json(1));
     m_rows.at("layout.schedule")->setVisible(m_document->value("layout.pp") != Json(1));
-    m_rows.at("model.kv_heads")
-        ->setVisible(m_document->value("model.family") == Json("llama")
-                     || !m_document->value("model.kv_heads").is_null());
 }
 
 void DesignForm::refresh()

@@ -56,6 +56,7 @@ private:
     void buildTraining();
     void choosePreset(int index);
     void refreshDerived();
+    void refreshPreset();
 
     DesignDocument *m_document;
     QVBoxLayout *m_column;

@@ -99,6 +99,9 @@ void DesignPage::refreshHead()
             runs ? tr("Starts the design as a new run on this machine")
                 : m_document->job()
                 ? tr("Runs start on this machine only in this version: choose This machine as the cluster")
+                : spec::hasPlanOnly(m_document->json())
+                ? tr(
+                    "Such a model can be planned, not run: its section plan_only says more than the engine has")
                 : tr("The job cannot run yet"));
 }
 
@@ -113,7 +116,8 @@ void DesignPage::ask()
     std::tie(layout.tp, layout.cp, layout.pp, layout.dp) = std::tie(sizes[0], sizes[1], sizes[2], sizes[3]);
     m_ranks->setDesign(job ? job->layout : layout, cluster);
     m_search->setDesign(job ? std::optional(*job) : std::nullopt, cluster);
-    if (!job || !cluster) {
+    const bool plannedOnly = spec::hasPlanOnly(m_document->json());
+    if ((!job && !plannedOnly) || !cluster) {
         m_runner->cancel();
         std::vector<predict::Problem> problems = predict::problemsOf(m_document->json());
         if (!cluster)
@@ -130,7 +134,8 @@ void DesignPage::ask()
         return;
     }
     m_form->setProblems({});
-    m_runner->request({*job, m_document->json(), cluster, m_targetTokens});
+    m_runner->request(
+        {plannedOnly ? std::nullopt : std::optional(*job), m_document->json(), cluster, m_targetTokens});
 }
 
 void DesignPage::take(const std::shared_ptr<const predict::Verdict> &verdict)

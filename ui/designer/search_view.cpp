@@ -280,7 +280,7 @@ void SearchView::refresh()
         m_summary->setText(
             m_job ? tr(
                 "Weighs every legal layout of this model on the cluster, and prices the best by their programs.")
-                  : tr("A job that can be read can be searched."));
+                  : tr("The layouts of a job that can run are searched here."));
         return;
     }
     if (stale) {

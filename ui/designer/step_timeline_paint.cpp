@@ -33,7 +33,10 @@ void StepTimeline::paintEvent(QPaintEvent *)
     painter.fillRect(rect(), theme.color(Token::Surface));
     if (m_lanes.empty()) {
         painter.setPen(theme.color(Token::Muted));
-        painter.drawText(rect(), Qt::AlignCenter, tr("A job that can run has its step drawn here"));
+        painter.drawText(rect(), Qt::AlignCenter,
+                         m_verdict && m_verdict->isPlanOnly()
+                             ? tr("Such a model is planned in closed form: no program is there to be drawn")
+                             : tr("A job that can run has its step drawn here"));
         return;
     }
     paintRuler(painter);

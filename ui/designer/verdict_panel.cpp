@@ -235,10 +235,10 @@ void VerdictPanel::setVerdict(std::shared_ptr<const predict::Verdict> verdict, c
         m_headline->setText(tr("Nothing is designed yet"));
         setTone(m_headline, "");
     } else if (m_verdict->answer == Answer::Fits) {
-        m_headline->setText(tr("Fits"));
+        m_headline->setText(m_verdict->isPlanOnly() ? tr("Would fit") : tr("Fits"));
         setTone(m_headline, "good");
     } else if (m_verdict->answer == Answer::DoesNotFit) {
-        m_headline->setText(tr("Does not fit"));
+        m_headline->setText(m_verdict->isPlanOnly() ? tr("Would not fit") : tr("Does not fit"));
         setTone(m_headline, "bad");
     } else if (m_verdict->answer == Answer::NotKnown) {
         m_headline->setText(tr("Runs"));
@@ -261,10 +261,11 @@ void VerdictPanel::setVerdict(std::shared_ptr<const predict::Verdict> verdict, c
                 .arg(device, formatValue(static_cast<double>(m_verdict->stages[0].capacity), Unit::Bytes)));
     m_trafficTitle->setText(tr("Sent by a %1 in a step").arg(device));
     const bool known = m_verdict && !m_verdict->stages.empty();
-    for (QWidget *part : std::initializer_list<QWidget *>{m_memoryTitle, m_bars, m_trafficTitle,
-                                                          m_trafficHolder, m_notesTitle})
+    for (QWidget *part : std::initializer_list<QWidget *>{m_memoryTitle, m_bars, m_notesTitle})
         part->setVisible(known);
-    m_targetRow->setVisible(m_verdict && m_verdict->time); // without times there is nothing to ask
+    for (QWidget *part : std::initializer_list<QWidget *>{m_trafficTitle, m_trafficHolder})
+        part->setVisible(known && !m_verdict->isPlanOnly()); // no program counts its bytes
+    m_targetRow->setVisible(m_verdict && m_verdict->time);   // without times there is nothing to ask
     m_bars->setVerdict(m_verdict);
     fillFigures();
     fillTraffic();

@@ -12,7 +12,9 @@ predict::Verdict judgeIt(const VerdictRunner::Request &request, std::stop_token 
     options.targetTokens = request.targetTokens;
     options.stop = std::move(stop);
     options.early = early;
-    return predict::judge(request.job, *request.cluster, request.document, options);
+    if (!request.job)
+        return predict::judgeWide(request.document, *request.cluster, options);
+    return predict::judge(*request.job, *request.cluster, request.document, options);
 }
 
 } // namespace

@@ -21,7 +21,7 @@ class VerdictRunner : public QObject
     Q_OBJECT
 public:
     struct Request {
-        spec::JobSpec job;
+        std::optional<spec::JobSpec> job; ///< none: the document has a section plan_only
         Json document;
         std::shared_ptr<const cluster::Cluster> cluster;
         double targetTokens = 300e9;

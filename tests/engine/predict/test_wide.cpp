@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/base/file.h"
 #include "engine/cluster/sources.h"
+#include "engine/predict/verdict.h"
 #include "engine/predict/wide.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
 
 namespace rankyard::predict {
 namespace {
@@ -151,6 +153,52 @@ TEST(Wide, RefusesWhatIsNoModel)
     const auto run = spec::readJob(document({{"experts", 8}}), "job");
     ASSERT_FALSE(run);
     EXPECT_EQ(run.error().where, "plan_only");
+}
+
+/// Each is in the catalogue, once, and nothing that a job could run.
+TEST(Wide, NamesOfPlannedModels)
+{
+    std::set<const Shape *> seen;
+    for (const char *name : plannedModels()) {
+        const Shape *shape = findModel(name);
+        ASSERT_TRUE(shape) << name;
+        EXPECT_TRUE(seen.insert(shape).second) << name;
+        EXPECT_TRUE(shape->sparse() || !shape->gated) << name;
+    }
+}
+
+/// The Design page's verdict is what `plan` says, to the byte; a part that is missing is a problem at its key.
+TEST(Wide, TheVerdictIsThePlan)
+{
+    const auto cluster = cluster::openCluster("gb200-nvl72 x 64").value();
+    for (const Json &asked : {Json{{"model", "DeepSeek-V3"}, {"ep", 64}, {"compute", "fp8"}},
+                              Json{{"model", "Llama 3 8B"}, {"activation", "relu2"}}}) {
+        const auto plan = planned(asked);
+        ASSERT_TRUE(plan) << plan.error().text();
+        const Verdict verdict = judgeWide(document(asked), cluster);
+        EXPECT_TRUE(verdict.isPlanOnly());
+        EXPECT_FALSE(verdict.isEarly());
+        const double left = plan->capacity.usable() - plan->peak();
+        EXPECT_EQ(verdict.answer, left >= 0 ? Verdict::Answer::Fits : Verdict::Answer::DoesNotFit);
+        ASSERT_EQ(verdict.stages.size(), 4u);
+        for (std::size_t i = 0; i < 4; ++i) {
+            EXPECT_NEAR(static_cast<double>(verdict.stages[i].peak()), plan->stages[i].peak(), 8);
+            EXPECT_EQ(verdict.stages[i].rank, static_cast<int>(64 * i));
+        }
+        EXPECT_NEAR(verdict.figure("headroom")->value, left, 16);
+        EXPECT_EQ(verdict.figure("step")->value, plan->step.seconds);
+        EXPECT_EQ(verdict.figure("mfu")->value, plan->mfu);
+        EXPECT_EQ(verdict.figure("parameters")->value, plan->params);
+        EXPECT_NEAR(verdict.figure("day")->value, 4096.0 * 4096 / plan->step.seconds * 86400, 1);
+    }
+    const Verdict wrong = judgeWide(document({{"model", "Foo"}}), cluster);
+    EXPECT_EQ(wrong.answer, Verdict::Answer::Illegal);
+    EXPECT_FALSE(wrong.isPlanOnly());
+    ASSERT_EQ(wrong.problems.size(), 1u);
+    EXPECT_EQ(wrong.problems[0].path, "plan_only.model");
+    EXPECT_TRUE(judgeWide(document({{"model", "DeepSeek-V3"}}), cluster::openCluster("cpu-host").value())
+                    .problems.size()
+                == 1u);
 }
 
 } // namespace
