@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-/// Models by name, and from other programs' descriptions of them.
+/// Models by name.
 namespace rankyard::spec {
 
 struct ModelPreset {
@@ -21,9 +21,5 @@ struct ModelPreset {
 const std::vector<ModelPreset> &modelPresets();
 /// Null when there is none.
 const ModelPreset *findModelPreset(std::string_view id);
-
-/// A model's config.json as Hugging Face's libraries write it: model_type gpt2 or llama, mistral without a sliding window.
-/// Keys that are missing have that library's defaults. BadData: another type, or a key of the wrong type; names the key.
-Result<Model> readHfConfig(const Json &config, const std::string &name);
 
 } // namespace rankyard::spec

@@ -81,6 +81,20 @@ Result<WideJob> readWideJob(Json document, const std::string &name)
     return made;
 }
 
+Json writePlanOnly(const PlanOnly &wide)
+{
+    PlanOnly copy = wide;
+    PlanOnly defaults;
+    Json written = Json::object();
+    const std::vector<Field> fields = fieldsOf(copy);
+    const std::vector<Field> standard = fieldsOf(defaults);
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+        if (Json value = slotValue(fields[i].slot); value != slotValue(standard[i].slot))
+            written[fields[i].path.substr(fields[i].path.find('.') + 1)] = std::move(value);
+    }
+    return written;
+}
+
 OrderedJson planOnlySchema()
 {
     PlanOnly defaults;

@@ -30,6 +30,8 @@ bool hasPlanOnly(const Json &document);
 Result<Json> loadDocument(const std::string &path, const std::vector<std::string> &overrides);
 /// The job beside the section, and the section: unknown keys, wrong types and values out of range are errors as readJob's.
 Result<WideJob> readWideJob(Json document, const std::string &name);
+/// The section, with the keys that say something.
+Json writePlanOnly(const PlanOnly &wide);
 /// Of the JSON Schema of jobs.
 OrderedJson planOnlySchema();
 

@@ -86,6 +86,17 @@ private slots:
         QVERIFY(std::abs(f.page.verdict()->figure("parameters")->value / 46.7e9 - 1)
                 < 0.01); // arXiv:2401.04088
         QCOMPARE(f.page.form()->presets()->currentIndex(), mixtral);
+        // A file of it, too; and one of a model that runs is a job again.
+        QVERIFY(f.page.open(
+            f.write("config.json", R"({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32,
+            "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000})")));
+        f.settle();
+        QVERIFY(f.page.verdict()->isPlanOnly());
+        QVERIFY(std::abs(f.page.verdict()->figure("parameters")->value / 46.7e9 - 1) < 0.01);
+        QVERIFY(f.page.form()->row("model.hidden")->isVisible());
+        QVERIFY(f.page.open(f.write("config.json", R"({"model_type": "gpt2"})")));
+        f.settle();
+        QVERIFY(!f.page.verdict()->isPlanOnly());
     }
 
     // The bars are the numbers: each part as wide as its share of the bar.

@@ -2,7 +2,7 @@
 // What the Design page reads and writes: jobs, models, clusters, other engines' files; what comes back at the next start.
 #include "engine/base/file.h"
 #include "engine/interop/interop.h"
-#include "engine/spec/model_presets.h"
+#include "engine/spec/hf_config.h"
 #include "ui/common/notices.h"
 #include "ui/common/settings.h"
 #include "ui/designer/design_document.h"
@@ -101,12 +101,10 @@ Status DesignPage::open(const QString &file)
         return {};
     }
     if (isModelConfig(document)) {
-        RY_ASSIGN(const spec::Model model, spec::readHfConfig(document, name));
-        spec::JobSpec job;
-        job.model = model;
+        RY_ASSIGN(const Json sections, spec::readHfSections(document, name));
         Json changed = m_document->json();
-        const Json written = spec::writeJob(job);
-        changed["model"] = written["model"];
+        changed.erase("plan_only"); // of the model before
+        changed.update(sections);
         m_document->replace(std::move(changed), tr("Model from %1").arg(QFileInfo(file).fileName()));
         m_open = true;
         return {};

@@ -2,6 +2,7 @@
 #include "engine/plan/plan.h"
 #include "engine/plan/units.h"
 #include "engine/predict/fixes.h"
+#include "engine/spec/hf_config.h"
 #include "engine/spec/model_presets.h"
 #include "tests/engine/long.h"
 

@@ -3,6 +3,7 @@
 #include "engine/cluster/sources.h"
 #include "engine/predict/verdict.h"
 #include "engine/predict/wide.h"
+#include "engine/spec/hf_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -165,6 +166,69 @@ TEST(Wide, NamesOfPlannedModels)
         EXPECT_TRUE(seen.insert(shape).second) << name;
         EXPECT_TRUE(shape->sparse() || !shape->gated) << name;
     }
+}
+
+/// The files that the models' authors publish, as far as they say sizes: all and active parameters as their papers have them
+/// (arXiv:2401.04088, 2505.09388, 2412.19437).
+TEST(Wide, ConfigsOfExperts)
+{
+    const Json mixtral = {{"model_type", "mixtral"},
+                          {"hidden_size", 4096},
+                          {"intermediate_size", 14336},
+                          {"num_attention_heads", 32},
+                          {"num_hidden_layers", 32},
+                          {"num_key_value_heads", 8},
+                          {"num_local_experts", 8},
+                          {"num_experts_per_tok", 2},
+                          {"vocab_size", 32000},
+                          {"tie_word_embeddings", false},
+                          {"max_position_embeddings", 32768}};
+    const Json qwen = {{"model_type", "qwen3_moe"},
+                       {"hidden_size", 2048},
+                       {"intermediate_size", 6144},
+                       {"head_dim", 128},
+                       {"moe_intermediate_size", 768},
+                       {"num_attention_heads", 32},
+                       {"num_hidden_layers", 48},
+                       {"num_key_value_heads", 4},
+                       {"num_experts", 128},
+                       {"num_experts_per_tok", 8},
+                       {"vocab_size", 151936},
+                       {"decoder_sparse_step", 1},
+                       {"mlp_only_layers", Json::array()}};
+    const Json deepseek = {{"model_type", "deepseek_v3"}, {"hidden_size", 7168},
+                           {"intermediate_size", 18432},  {"moe_intermediate_size", 2048},
+                           {"num_attention_heads", 128},  {"num_hidden_layers", 61},
+                           {"num_key_value_heads", 128},  {"n_routed_experts", 256},
+                           {"n_shared_experts", 1},       {"num_experts_per_tok", 8},
+                           {"first_k_dense_replace", 3},  {"q_lora_rank", 1536},
+                           {"kv_lora_rank", 512},         {"qk_nope_head_dim", 128},
+                           {"qk_rope_head_dim", 64},      {"v_head_dim", 128},
+                           {"vocab_size", 129280}};
+    const std::tuple<Json, double, double> cases[] = {
+        {mixtral, 46.7e9, 12.9e9}, {qwen, 30.5e9, 3.3e9}, {deepseek, 671e9, 37e9}};
+    for (const auto &[config, all, active] : cases) {
+        const auto sections = spec::readHfSections(config, "config.json");
+        ASSERT_TRUE(sections) << sections.error().text();
+        Json job = document(sections->at("plan_only"));
+        job["model"] = sections->at("model");
+        const auto read = spec::readWideJob(job, "job");
+        ASSERT_TRUE(read) << read.error().text();
+        const auto shape = shapeOf(*read);
+        ASSERT_TRUE(shape) << shape.error().text();
+        EXPECT_NEAR(static_cast<double>(paramsOf(*shape)) / all, 1, 0.01) << config["model_type"];
+        EXPECT_NEAR(static_cast<double>(activeParams(*shape)) / active, 1, 0.03) << config["model_type"];
+    }
+    Json odd = qwen;
+    odd["mlp_only_layers"] = {0, 1};
+    EXPECT_NE(spec::readHfSections(odd, "config.json").error().text().find("mlp_only_layers"),
+              std::string::npos);
+    odd = deepseek;
+    odd["n_routed_experts"] = "many";
+    EXPECT_NE(spec::readHfSections(odd, "config.json").error().text().find("n_routed_experts"),
+              std::string::npos);
+    EXPECT_FALSE(spec::readHfSections({{"model_type", "gpt2"}}, "config.json")->contains("plan_only"));
+    EXPECT_FALSE(spec::readHfSections(Json::array(), "config.json"));
 }
 
 /// The Design page's verdict is what `plan` says, to the byte; a part that is missing is a problem at its key.
