@@ -113,9 +113,11 @@ void RankMap::paintCell(QPainter &painter, int slot, const QRectF &cell) const
     }
     const QFont font = theme.font(FontRole::MonoSmall);
     const QFontMetrics metrics(font);
-    const QString text = QString::number(slot);
-    if (box.height() < metrics.height() || box.width() < metrics.horizontalAdvance(text) + 4)
+    // All ranks have their number, or none.
+    if (box.height() < metrics.height()
+        || box.width() < metrics.horizontalAdvance(QString::number(world() - 1)) + 4)
         return;
+    const QString text = QString::number(slot);
     painter.setFont(font);
     painter.setPen(theme.color(lit ? Token::Text : Token::Muted));
     painter.drawText(box, Qt::AlignCenter, text);

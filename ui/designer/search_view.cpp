@@ -22,10 +22,10 @@ namespace rankyard::ui {
 
 namespace {
 
-/// Numbers first: they have room in any width, and the layout's many words are in its tooltip too.
-enum class Column { Step, Peak, Left, Mfu, Layout, Why };
+/// What was found, then what it costs; the layout gives way where there is no room for both, and its tooltip has all of it.
+enum class Column { Step, Layout, Peak, Left, Mfu, Why };
 
-bool isNumber(Column column) { return column < Column::Layout; }
+bool isNumber(Column column) { return column != Column::Layout && column != Column::Why; }
 
 } // namespace
 
@@ -93,7 +93,7 @@ QVariant SearchModel::headerData(int section, Qt::Orientation orientation, int r
             (isNumber(static_cast<Column>(section)) ? Qt::AlignRight : Qt::AlignLeft) | Qt::AlignVCenter));
     if (role != Qt::DisplayRole)
         return {};
-    const QString names[] = {tr("Step"), tr("Peak"), tr("Left"), tr("MFU"), tr("Layout"), tr("Bound by")};
+    const QString names[] = {tr("Step"), tr("Layout"), tr("Peak"), tr("Left"), tr("MFU"), tr("Bound by")};
     return names[section];
 }
 
@@ -223,6 +223,16 @@ bool SearchView::isStale() const
 
 void SearchView::cancel() { m_task->cancel(); }
 
+/// Step, layout, peak and what is left are seen without scrolling, as long as there is something to see of the layout.
+void SearchView::shareColumns()
+{
+    int room = m_table->viewport()->width();
+    for (const Column column : {Column::Step, Column::Peak, Column::Left})
+        room -= m_table->columnWidth(static_cast<int>(column));
+    const int least = 16 * QFontMetrics(Theme::instance().font(FontRole::MonoSmall)).averageCharWidth();
+    m_table->setColumnWidth(static_cast<int>(Column::Layout), std::min(m_layoutWidth, std::max(room, least)));
+}
+
 bool SearchView::isNarrow() const { return width() < 50 * fontMetrics().averageCharWidth(); }
 
 /// Where the text is large or the drawer narrow the buttons go below the summary, and the table has all of the width.
@@ -232,6 +242,7 @@ void SearchView::resizeEvent(QResizeEvent *event)
     m_row->setDirection(isNarrow() ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
     m_scatter->setMinimumWidth(std::min(Theme::instance().scaled(220), width() / 2));
     m_scatter->setVisible(!isNarrow() && m_model->rowCount() > 0);
+    shareColumns();
 }
 
 void SearchView::take(const std::shared_ptr<const search::Outcome> &outcome)
@@ -240,6 +251,8 @@ void SearchView::take(const std::shared_ptr<const search::Outcome> &outcome)
     m_model->setOutcome(outcome);
     m_scatter->setOutcome(outcome);
     m_table->resizeColumnsToContents();
+    m_layoutWidth = m_table->columnWidth(static_cast<int>(Column::Layout));
+    shareColumns();
     if (m_model->rowCount() > 0)
         m_table->setCurrentIndex(m_model->index(0, 0));
     const bool waited = m_start->hasFocus();

@@ -77,6 +77,7 @@ private:
     void refresh();
     bool isStale() const;
     bool isNarrow() const;
+    void shareColumns();
     void take(const std::shared_ptr<const search::Outcome> &outcome);
 
     SearchTask *m_task;
@@ -88,6 +89,7 @@ private:
     QProgressBar *m_bar;
     QLabel *m_summary;
     ElidedLabel *m_rejected; ///< by how many layouts each rule was broken
+    int m_layoutWidth = 0;   ///< that the longest layout takes
     QBoxLayout *m_row = nullptr;
     std::optional<spec::JobSpec> m_job;
     std::shared_ptr<const cluster::Cluster> m_cluster;
