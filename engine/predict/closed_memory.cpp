@@ -82,14 +82,25 @@ StateBytes::StateBytes(const spec::JobSpec &job)
       reduce(job.precision.reduce == job.precision.grad ? 0
                                                         : static_cast<double>(bytesOf(job.precision.reduce))),
       offloadOptimizer(job.offload.optimizer != "none"),
-      tied(job.model.tied),
+      onDisk(job.offload.optimizer == "nvme"),
+      offloadParams(job.offload.params != "none"),
+      staged(static_cast<double>(job.offload.buffers)),
+      subGroup(static_cast<double>(job.zero.subGroup)),
       largest(static_cast<double>(job.model.hidden)
               * static_cast<double>(
                   std::max(job.model.vocab, job.model.ffnSize() * (job.model.family == "llama" ? 2 : 1)))),
       widest(static_cast<double>(
           std::max({attentionParams(shapeOf(job.model)), denseMlpParams(shapeOf(job.model)),
                     job.model.vocab * job.model.hidden})))
-{}
+{
+    spec::JobSpec one = job;
+    one.model.layers = 1;
+    for (const plan::TensorSpec &tensor : plan::modelTensors(one)) {
+        const std::int64_t count = plan::numelOf(tensor.shape);
+        if (count < job.zero.persistenceThreshold)
+            (tensor.name.starts_with("layers.") ? smallLayer : smallTables) += static_cast<double>(count);
+    }
+}
 
 PeakStages::PeakStages(const std::vector<std::int64_t> &layersByStage)
 {
@@ -144,21 +155,54 @@ double heldOf(const Layout &layout, int stage, double kept, double pending)
     return std::max(flight * kept, std::min(late, limit));
 }
 
+double shardsOf(const Layout &layout)
+{
+    return layout.shard > 0 ? layout.shard : static_cast<double>(layout.dp) * static_cast<double>(layout.cp);
+}
+
+/// Between stages, in flight and on the way.
+double sentBytes(const UnitTimes &unit, const Layout &layout, double flight)
+{
+    return layout.pp > 1 ? (flight + 1) * unit.boundaryBytes : 0;
+}
+
 ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory,
                          const Layout &layout, int stage, double layers, double params)
 {
-    const double shards =
-        layout.shard > 0 ? layout.shard : static_cast<double>(layout.dp) * static_cast<double>(layout.cp);
+    const double shards = shardsOf(layout);
     const double held = layout.zero >= 1 ? params / shards : params;
     ClosedMemory bytes;
-    bytes.params = state.param * (layout.zero >= 3 ? held : params);
+    const double small = std::min(params, layers * state.smallLayer + (stage == 0 ? state.smallTables : 0));
+    const double apart = (params - small) / shards; // of ZeRO 3
+    bytes.params = state.param * (layout.zero >= 3 ? apart + small : params);
     bytes.grads = state.grad * (layout.zero >= 2 ? held : params);
-    (state.offloadOptimizer ? bytes.host : bytes.optimizer) = state.optimizer * held;
+    const double widest = state.widest / (unit.inner / layout.cp);
+    if (state.offloadOptimizer) {
+        // Gradients, and what else is not in host memory, come there a bucket's part at a time for their update: a table, the others
+        // of a layer's two units or four matrices.
+        const bool units = layout.zero >= 3;
+        const double least = units ? 0 : state.bucket / state.grad;
+        const double part = held / params;
+        const double table =
+            std::min(state.subGroup,
+                     part * std::max(least, units ? widest : state.largest / (unit.inner / layout.cp)));
+        const double usual =
+            std::min(state.subGroup, part * std::max(least, unit.layerParams / (units ? 2 : 4)));
+        bytes.host = (state.onDisk ? 0 : state.optimizer * held)
+            + std::min(held, table + (state.staged - 1) * usual)
+                * (state.grad + (state.offloadParams ? 0 : state.param)
+                   + (state.onDisk ? state.optimizer : 0));
+    } else {
+        bytes.optimizer = state.optimizer * held;
+    }
+    if (state.offloadParams && layout.zero >= 3) {
+        bytes.host += state.param * apart;
+        bytes.params -= state.param * apart;
+    }
     if (layout.zero == 2) // two reductions' storage
         bytes.buckets = 2
             * std::min(std::max(state.bucket, state.grad * state.largest / (unit.inner / layout.cp)),
                        state.grad * params);
-    const double widest = state.widest / (unit.inner / layout.cp);
     if (layout.zero == 3) // of units
         bytes.buckets = 2 * state.grad * std::min(widest, params / 2);
     if (shards > 1) { // the copies of two buckets
@@ -174,16 +218,14 @@ ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const U
         bytes.gathered =
             state.param * std::min(params, std::max(2 * widest, std::min(state.maxLive, kept + 2 * widest)));
     }
-    const double flight = inFlight(layout, stage);
     bytes.activations = heldOf(layout, stage, layers * memory.kept, layers * memory.deferred) + memory.work
-        + (layout.pp > 1 ? (flight + 1) * unit.boundaryBytes : 0);
+        + sentBytes(unit, layout, inFlight(layout, stage));
     bytes.workspace =
         stage == layout.pp - 1 || layout.schedule == Schedule::ZeroBubbleV ? memory.workspace : 0;
     return bytes;
 }
 
-double stageParams(const StateBytes &state, const UnitTimes &unit, const Layout &layout, int stage,
-                   double layers)
+double stageParams(const UnitTimes &unit, const Layout &layout, int stage, double layers)
 {
     const bool both = layout.schedule == Schedule::ZeroBubbleV; // the V's ends are on the first stage
     double params = layers * unit.layerParams;
@@ -192,13 +234,13 @@ double stageParams(const StateBytes &state, const UnitTimes &unit, const Layout 
     else if (stage == 0)
         params += unit.embeddingParams;
     else if (stage == layout.pp - 1 && !both) // a tied table has a copy on the last stage
-        params += state.tied ? unit.embeddingParams : unit.headParams;
+        params += unit.lastParams;
     return params;
 }
 
 } // namespace
 
-Result<std::vector<ClosedMemory>> closedStages(const spec::JobSpec &job)
+Result<std::vector<ClosedStage>> closedStages(const spec::JobSpec &job)
 {
     RY_ASSIGN(UnitMemory memory, unitMemory(job));
     const double share = job.recompute.ratio.value_or(1.0 / static_cast<double>(job.recompute.every));
@@ -212,11 +254,23 @@ Result<std::vector<ClosedMemory>> closedStages(const spec::JobSpec &job)
     const UnitTimes unit = unitSizes(shapeOf(job.model), microOf(job));
     const Layout layout = layoutOf(job);
     const std::vector<std::int64_t> layers = plan::layersByStage(job);
-    std::vector<ClosedMemory> stages;
+    std::vector<ClosedStage> stages;
     for (int stage = 0; stage < layout.pp; ++stage) {
         const auto here = static_cast<double>(layers[static_cast<std::size_t>(stage)]);
-        stages.push_back(stageMemory(state, unit, memory, layout, stage, here,
-                                     stageParams(state, unit, layout, stage, here)));
+        const double params = stageParams(unit, layout, stage, here);
+        const double flight = inFlight(layout, stage);
+        const MemoryTerms terms{here,
+                                unit.layerParams,
+                                params - here * unit.layerParams,
+                                shardsOf(layout),
+                                here * state.smallLayer + (stage == 0 ? state.smallTables : 0),
+                                memory.kept,
+                                flight,
+                                heldOf(layout, stage, here * memory.kept, here * memory.deferred),
+                                memory.work,
+                                sentBytes(unit, layout, flight),
+                                state.widest / (unit.inner / layout.cp)};
+        stages.push_back({stageMemory(state, unit, memory, layout, stage, here, params), terms});
     }
     return stages;
 }
@@ -227,7 +281,7 @@ ClosedPeak closedPeak(const StateBytes &state, const UnitTimes &unit, const Unit
     ClosedPeak peak;
     for (const PeakStages::Stage &stage : {stages.first, stages.most, stages.last}) {
         const ClosedMemory bytes = stageMemory(state, unit, memory, layout, stage.stage, stage.layers,
-                                               stageParams(state, unit, layout, stage.stage, stage.layers));
+                                               stageParams(unit, layout, stage.stage, stage.layers));
         if (bytes.peak() > peak.peak())
             peak = {bytes, stage.stage};
     }

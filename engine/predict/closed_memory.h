@@ -45,10 +45,15 @@ struct StateBytes {
     double maxReuse = 1e9; ///< as many
     double bucket = 25e6;
     double reduce = 0; ///< of a gradient's copy in the type in which it is summed, where that is another
-    bool offloadOptimizer = false;
-    bool tied = true;
-    double largest = 0; ///< elements of the largest tensor before tp: buckets do not cut tensors
-    double widest = 0;  ///< of the largest unit: an attention, an MLP, a table
+    bool offloadOptimizer = false; ///< to host memory, or through it to a disk
+    bool onDisk = false;
+    bool offloadParams = false; ///< with ZeRO 3
+    double staged = 2;          ///< buffers that an update is fed from
+    double subGroup = 1e9;      ///< elements of one, at most
+    double largest = 0;         ///< elements of the largest tensor before tp: buckets do not cut tensors
+    double widest = 0;          ///< of the largest unit: an attention, an MLP, a table
+    double smallLayer = 0;  ///< of a layer's tensors that stay whole with ZeRO 3 (zero.persistence_threshold)
+    double smallTables = 0; ///< of those outside of layers
     explicit StateBytes(const spec::JobSpec &job);
 };
 
@@ -71,8 +76,27 @@ struct ClosedPeak {
 ClosedPeak closedPeak(const StateBytes &state, const UnitTimes &unit, const UnitMemory &memory,
                       const Layout &layout, const PeakStages &stages);
 
+/// What a stage's closed form is made of; of one rank.
+struct MemoryTerms {
+    double layers = 0;
+    double layerParams = 0; ///< of a layer
+    double tableParams = 0; ///< of embedding and head, where the stage has them
+    double shards = 1;      ///< ranks that states are divided over
+    double small = 0;       ///< parameters of tensors that stay whole with ZeRO 3
+    double kept = 0;        ///< bytes that a layer keeps of a micro-batch
+    double flight = 1;      ///< micro-batches that the stage holds at once
+    double held = 0;        ///< bytes of those, with what zero-bubble schedules put off
+    double work = 0;        ///< bytes of the layer in work, embedding and head
+    double sent = 0;        ///< bytes that stages exchange
+    double widest = 0;      ///< parameters of the widest unit
+    double params() const { return layers * layerParams + tableParams; }
+};
+struct ClosedStage : ClosedMemory {
+    MemoryTerms terms;
+};
+
 /// Every stage of a job, in order. Where layers differ in what they keep (recompute.every, recompute.ratio) the mean counts.
-Result<std::vector<ClosedMemory>> closedStages(const spec::JobSpec &job);
+Result<std::vector<ClosedStage>> closedStages(const spec::JobSpec &job);
 
 /// Micro-batches (of all a stage's layers) whose activations a stage holds at once: gpipe m; 1f1b and zb-h1 min(m, p − s);
 /// interleaved ((v − 1)·p + 2·(p − s) − 1) ÷ v (Narayanan et al. 2021); zbv p (Qi et al. 2024).

@@ -34,7 +34,8 @@ struct UnitTimes {
     double layerParams = 0;  ///< on this rank, without expert parallel copies
     double expertParams = 0; ///< of those, experts: reduced over dp / ep
     double embeddingParams = 0;
-    double headParams = 0;
+    double headParams = 0;    ///< 0 where it is the embedding
+    double lastParams = 0;    ///< on the last of several stages: the head, or its copy of a tied table
     double boundaryBytes = 0; ///< between stages, one direction
     double tp = 1;
     double inner = 1; ///< tp · cp: ranks that are neighbours before the data group's

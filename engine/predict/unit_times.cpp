@@ -221,9 +221,10 @@ void countParams(UnitTimes &unit, const Shape &shape, const Micro &micro)
     unit.expertParams = sparse * static_cast<double>(sparseMlpParams(shape)) / static_cast<double>(micro.ep);
     unit.layerParams = static_cast<double>(attentionParams(shape)) / tp
         + static_cast<double>(normParams(shape)) + mlp + unit.expertParams;
-    unit.embeddingParams = static_cast<double>(tableParams(shape, shape.vocab)) / tp
-        + (shape.positions ? static_cast<double>(shape.seq * shape.hidden) : 0);
-    unit.headParams = shape.tied ? 0 : static_cast<double>(tableParams(shape, shape.vocab)) / tp;
+    const double table = static_cast<double>(tableParams(shape, shape.vocab)) / tp;
+    unit.embeddingParams = table + (shape.positions ? static_cast<double>(shape.seq * shape.hidden) : 0);
+    unit.headParams = shape.tied ? 0 : table;
+    unit.lastParams = table;
 }
 
 } // namespace

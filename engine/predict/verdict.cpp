@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 namespace rankyard::predict {
 
@@ -92,15 +93,19 @@ void addStages(const Ground &ground, std::vector<plan::MemoryReport> reports, Ve
 {
     const plan::RankGrid grid(ground.job.layout);
     const std::vector<int> ranks = stageRanks(grid, ground.job.layout.pp);
-    verdict.stages.clear();
+    const std::vector<StageMemory> before = std::exchange(verdict.stages, {});
     for (std::size_t stage = 0; stage < reports.size(); ++stage) {
         StageMemory memory;
         memory.stage = static_cast<int>(stage);
         memory.rank = ranks[stage];
         memory.report = std::move(reports[stage]);
+        if (stage < before.size())
+            memory.figures = before[stage].figures;
         verdict.stages.push_back(std::move(memory));
     }
     addRoom(ground, grid, verdict);
+    for (StageMemory &stage : verdict.stages)
+        renewFigures(stage);
     addHost(ground, grid, verdict);
 }
 
@@ -294,8 +299,10 @@ Status addClosed(const Ground &ground, Verdict &verdict)
     RY_TRY(plan::checkJob(ground.job));
     RY_ASSIGN(const auto stages, closedStages(ground.job));
     std::vector<plan::MemoryReport> reports;
-    for (const ClosedMemory &stage : stages)
+    for (const ClosedStage &stage : stages) {
         reports.push_back(reportOf(stage));
+        verdict.stages.emplace_back().figures = memoryFigures(ground.job, stage);
+    }
     addStages(ground, std::move(reports), verdict);
     if (ground.cost) {
         verdict.basis = Basis::Model;

@@ -43,6 +43,7 @@ struct StageMemory {
     int stage = 0;
     int rank = 0; ///< the first of its ranks
     plan::MemoryReport report{};
+    std::vector<Figure> figures; ///< its memory kind by kind, each with its formula; then what is kept back
     std::int64_t context =
         0; ///< of the driver, communication buffers, headroom: what capacityOf() keeps back
     std::int64_t capacity = 0; ///< of the place with the least; 0: not known

@@ -50,6 +50,10 @@ void addTimeFigures(const StepFacts &facts, Verdict &verdict);
 void addMemoryFigures(Verdict &verdict);
 /// None without stages, or without times.
 void addBubbleFigure(const spec::JobSpec &job, Verdict &verdict);
+/// A stage's memory, kind by kind (keys are plan::nameOf of the kind), with the arithmetic of closed_memory.h that leads to each.
+std::vector<Figure> memoryFigures(const spec::JobSpec &job, const ClosedStage &closed);
+/// The same kinds with what `stage.report` has of them, and what is kept back of the device.
+void renewFigures(StageMemory &stage);
 /// Closed forms as bytes by kind.
 plan::MemoryReport reportOf(const ClosedMemory &closed);
 

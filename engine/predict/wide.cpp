@@ -136,7 +136,7 @@ std::vector<ClosedMemory> stagesOf(const WideJob &job, const Run &run, const Uni
         if (s == 0)
             dense += unit.embeddingParams;
         if (last)
-            dense += run.layout.pp > 1 && shape.tied ? unit.embeddingParams : unit.headParams;
+            dense += run.layout.pp > 1 ? unit.lastParams : unit.headParams;
         ClosedMemory bytes;
         addStates(bytes, job, unit, dense, here * unit.expertParams);
         const double flight = inFlight(run.layout, s);

@@ -133,6 +133,7 @@ Candidate Scales::memory(const Choice &choice, const predict::UnitTimes &unit,
 {
     predict::StateBytes state = m_state;
     state.offloadOptimizer = choice.offloadOptimizer;
+    state.onDisk = false; // a choice is host memory, or none
     const predict::ClosedPeak peak = predict::closedPeak(state, unit, memory, layoutOf(choice), stages);
     Candidate candidate;
     candidate.choice = choice;

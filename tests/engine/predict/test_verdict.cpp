@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "engine/cluster/sources.h"
+#include "engine/predict/closed_memory.h"
 #include "engine/predict/verdict.h"
 
 #include <gtest/gtest.h>
@@ -320,6 +321,113 @@ TEST(Verdict, ProcessorsShareTheirNode)
     ASSERT_EQ(d.verdict.stages.size(), 1u);
     EXPECT_EQ(d.verdict.stages[0].capacity, static_cast<std::int64_t>(0.96 * ((256LL << 30) / 3.0)));
     EXPECT_FALSE(d.verdict.figure("step"));
+}
+
+/// Host memory in closed form, of a model with billions of parameters: states, and what their update is fed from.
+TEST(Verdict, ClosedHostMemoryIsNearTheArenas)
+{
+    const std::vector<std::string> llama = {"model.family=\"llama\"",
+                                            "model.layers=32",
+                                            "model.hidden=4096",
+                                            "model.heads=32",
+                                            "model.ffn=11008",
+                                            "model.seq=2048",
+                                            "model.vocab=32000",
+                                            "model.tied=false",
+                                            "layout.dp=8",
+                                            "batch.global=64",
+                                            "batch.micro=1",
+                                            "precision.compute=\"bf16\"",
+                                            "recompute.mode=\"selective\"",
+                                            "offload.optimizer=\"cpu\""};
+    const std::vector<std::vector<std::string>> cases = {
+        {},
+        {"zero.stage=2"},
+        {"zero.stage=3"},
+        {"offload.optimizer=\"nvme\"", "offload.nvme_path=\"/tmp\""},
+        {"zero.sub_group=1000000"}};
+    for (const auto &more : cases) {
+        std::vector<std::string> changes = llama;
+        changes.insert(changes.end(), more.begin(), more.end());
+        spec::JobSpec standard;
+        standard.data.train = "corpus";
+        const Json document = changed(Json(spec::writeJob(standard)), changes);
+        const auto job = readDesign(document);
+        ASSERT_TRUE(job) << job.error().text();
+        const auto closed = closedStages(*job);
+        ASSERT_TRUE(closed);
+        const auto plan = plan::makePlan(*job);
+        ASSERT_TRUE(plan) << plan.error().text();
+        const auto host =
+            plan::memoryOf(*plan, plan::Role{0}).bytes[static_cast<std::size_t>(plan::MemoryKind::Host)];
+        // On a disk only what an update is fed from is there: which buckets are neighbours decides.
+        const double tolerance = job->offload.optimizer == "nvme" ? 0.08 : 0.03;
+        EXPECT_NEAR(closed->at(0).host / static_cast<double>(host), 1, tolerance) << dumpJson(Json(more));
+    }
+}
+
+/// "5,523,456" or "4 (fp32)" as a number.
+double leading(const std::string &text)
+{
+    std::string digits;
+    for (const char c : text) {
+        if (c >= '0' && c <= '9')
+            digits += c;
+        else if (c != ',')
+            break;
+    }
+    return std::stod(digits);
+}
+
+/// Every byte of a stage opens into a formula, and who calculates with what stands there gets what the program allocates.
+TEST(Verdict, MemoryOpensIntoArithmetic)
+{
+    const std::vector<std::vector<std::string>> jobs = {
+        {"layout.dp=3", "batch.global=12"},
+        {"layout.dp=2", "layout.tp=2", "layout.pp=2", "zero.stage=1", "batch.global=16",
+         "precision.compute=\"bf16\""},
+        {"layout.dp=4", "zero.stage=2", "batch.global=16", "precision.compute=\"bf16\"",
+         "precision.reduce=\"bf16\""},
+        {"layout.dp=4", "zero.stage=3", "batch.global=16", "precision.compute=\"bf16\"",
+         "recompute.mode=\"full\""},
+        {"layout.dp=2", "zero.stage=1", "batch.global=16", "offload.optimizer=\"cpu\""},
+        {"layout.dp=2", "zero.stage=3", "batch.global=16", "offload.optimizer=\"cpu\"",
+         "offload.params=\"cpu\""},
+        {"layout.pp=3", "layout.schedule=\"zbv\"", "layout.virtual=2", "batch.global=12", "batch.micro=2"}};
+    for (const auto &changes : jobs) {
+        const Design d = design(changes, "dgx-a100-80");
+        ASSERT_TRUE(d.verdict.depth == Depth::Whole && !d.verdict.stages.empty()) << changes[0];
+        for (const StageMemory &stage : d.verdict.stages) {
+            double sum = 0;
+            for (const Figure &figure : stage.figures) {
+                EXPECT_FALSE(figure.formula.empty() || figure.source.empty() || figure.name.empty())
+                    << figure.key;
+                sum += figure.key == "host" ? 0 : figure.value;
+                double product = 1;
+                double shards = 1;
+                double parameters = 0;
+                double small = 0;
+                bool states = false;
+                for (const auto &[name, value] : figure.inputs) {
+                    if (name.starts_with("bytes of a ") && figure.key != "gathered") {
+                        product *= leading(value);
+                        states = true;
+                    }
+                    if (name == "parameters of the rank")
+                        parameters = leading(value);
+                    if (name.starts_with("of small tensors"))
+                        small = leading(value);
+                    if (name == "ranks that share them")
+                        shards = leading(value);
+                }
+                product *= std::max(0.0, parameters - small) / shards + small;
+                if (states) { // arenas align tensors and shards
+                    EXPECT_NEAR(figure.value / product, 1, 0.005) << figure.key << ' ' << changes[0];
+                }
+            }
+            EXPECT_NEAR(sum, static_cast<double>(stage.used), 3) << changes[0];
+        }
+    }
 }
 
 TEST(Verdict, StopsWhenItIsTold)
