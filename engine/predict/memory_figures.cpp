@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace rankyard::predict {
@@ -53,6 +54,12 @@ double bytesOfKind(const ClosedMemory &closed, MemoryKind kind)
     return static_cast<double>(reportOf(closed).bytes[static_cast<std::size_t>(kind)]);
 }
 
+} // namespace
+
+Figure memoryFigure(MemoryKind kind) { return {plan::nameOf(kind), nameOfKind(kind), Measure::Bytes}; }
+
+namespace {
+
 /// The stage's figures, one after the other.
 class Writer
 {
@@ -62,7 +69,8 @@ public:
     void add(MemoryKind kind, std::string formula, Inputs inputs, std::string source)
     {
         const double bytes = bytesOfKind(m_closed, kind);
-        Figure figure{plan::nameOf(kind), nameOfKind(kind), Measure::Bytes, bytes};
+        Figure figure = memoryFigure(kind);
+        figure.value = bytes;
         figure.formula = std::move(formula);
         figure.inputs = std::move(inputs);
         figure.inputs.emplace_back("by this formula", formatBytes(bytes));
@@ -196,6 +204,20 @@ Figure keptBack(const char *key, const char *name, double bytes, const char *for
     return figure;
 }
 
+void addKeptBack(StageMemory &stage)
+{
+    if (stage.context <= 0)
+        return;
+    const Capacity capacity = capacityOf(static_cast<double>(stage.capacity));
+    stage.figures.push_back(keptBack("context", "Driver's context", capacity.context, "1,573 MiB a process",
+                                     "Measured on an A100 (BigScience); kernels and libraries of a process"));
+    stage.figures.push_back(keptBack("communicators", "Communication buffers", capacity.communicators,
+                                     "1 GiB where a layout has several groups",
+                                     "Rule of thumb: 0.2 to 2 GB"));
+    stage.figures.push_back(keptBack("reserve", "Reserve", capacity.headroom, "4 % of the device",
+                                     "For what kernels allocate inside, and for what nobody knows"));
+}
+
 } // namespace
 
 std::vector<Figure> memoryFigures(const spec::JobSpec &job, const ClosedStage &closed)
@@ -218,8 +240,7 @@ void renewFigures(StageMemory &stage)
         const auto found = std::find_if(before.begin(), before.end(), [&](const Figure &figure) {
             return figure.key == plan::nameOf(kind);
         });
-        Figure figure = found != before.end() ? std::move(*found)
-                                              : Figure{plan::nameOf(kind), nameOfKind(kind), Measure::Bytes};
+        Figure figure = found != before.end() ? std::move(*found) : memoryFigure(kind);
         if (figure.formula.empty()) {
             figure.formula = "what the program puts there";
             figure.source = "The step program's arena";
@@ -227,16 +248,15 @@ void renewFigures(StageMemory &stage)
         figure.value = static_cast<double>(bytes);
         stage.figures.push_back(std::move(figure));
     }
-    if (stage.context <= 0)
-        return;
-    const Capacity capacity = capacityOf(static_cast<double>(stage.capacity));
-    stage.figures.push_back(keptBack("context", "Driver's context", capacity.context, "1,573 MiB a process",
-                                     "Measured on an A100 (BigScience); kernels and libraries of a process"));
-    stage.figures.push_back(keptBack("communicators", "Communication buffers", capacity.communicators,
-                                     "1 GiB where a layout has several groups",
-                                     "Rule of thumb: 0.2 to 2 GB"));
-    stage.figures.push_back(keptBack("reserve", "Reserve", capacity.headroom, "4 % of the device",
-                                     "For what kernels allocate inside, and for what nobody knows"));
+    std::vector<Figure> host; // last, for it is no part of the device
+    if (stage.hostApart() && !stage.figures.empty()
+        && stage.figures.back().key == plan::nameOf(MemoryKind::Host)) {
+        host.push_back(std::move(stage.figures.back()));
+        host[0].name = "Beside it, on the host";
+        stage.figures.pop_back();
+    }
+    addKeptBack(stage);
+    std::move(host.begin(), host.end(), std::back_inserter(stage.figures));
 }
 
 } // namespace rankyard::predict

@@ -51,6 +51,8 @@ struct StageMemory {
     std::int64_t used = 0;
     std::int64_t peak() const { return used - context; } ///< its arenas there: what `plan` calls the peak
     std::int64_t headroom() const { return capacity - used; }
+    /// What lies in host memory is no part of `used`: ranks run on GPUs.
+    bool hostApart() const { return used != report.peak + context; }
 };
 
 /// What the ranks of one kind of group send each other in a step.

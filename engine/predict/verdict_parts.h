@@ -52,6 +52,8 @@ void addMemoryFigures(Verdict &verdict);
 void addBubbleFigure(const spec::JobSpec &job, Verdict &verdict);
 /// A stage's memory, kind by kind (keys are plan::nameOf of the kind), with the arithmetic of closed_memory.h that leads to each.
 std::vector<Figure> memoryFigures(const spec::JobSpec &job, const ClosedStage &closed);
+/// Named, without a value.
+Figure memoryFigure(plan::MemoryKind kind);
 /// The same kinds with what `stage.report` has of them, and what is kept back of the device.
 void renewFigures(StageMemory &stage);
 /// Closed forms as bytes by kind.

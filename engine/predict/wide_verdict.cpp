@@ -5,10 +5,37 @@
 
 #include <cctype>
 #include <cmath>
+#include <tuple>
 
 namespace rankyard::predict {
 
 namespace {
+
+/// Where a model's memory comes from that no program holds.
+std::vector<Figure> formulas()
+{
+    using plan::MemoryKind;
+    const std::tuple<MemoryKind, const char *, const char *> kinds[] = {
+        {MemoryKind::Params, "bytes of a parameter · (dense ones / tp + experts / ep) of the stage",
+         "Shapes of the model"},
+        {MemoryKind::Grads, "bytes of a gradient · parameters of the rank, shared with ZeRO 2",
+         "Shapes of the model"},
+        {MemoryKind::Optimizer,
+         "states · (dense ones over dp · cp + experts over dp · cp / ep), with ZeRO 1 and on",
+         "Rajbhandari et al. 2020 (ZeRO), section 3"},
+        {MemoryKind::Activations,
+         "what a layer keeps of a token · tokens of a micro-batch · layers · micro-batches in flight",
+         "Every tensor that a backward reads; arXiv:2412.19437 for latent attention"},
+        {MemoryKind::Workspace, "6 bytes · tokens · vocabulary / tp",
+         "Logits in fp32 and their gradient in 16 bits"}};
+    std::vector<Figure> figures;
+    for (const auto &[kind, formula, source] : kinds) {
+        Figure &figure = figures.emplace_back(memoryFigure(kind));
+        figure.formula = formula;
+        figure.source = source;
+    }
+    return figures;
+}
 
 /// Stages as those of programs are told: the room is one device's, alike on all.
 void addStages(const WidePlan &plan, const spec::Layout &layout, Verdict &verdict)
@@ -20,11 +47,13 @@ void addStages(const WidePlan &plan, const spec::Layout &layout, Verdict &verdic
         while (stage.rank < grid.world() - 1 && grid.role(stage.rank).stage != stage.stage)
             ++stage.rank;
         stage.report = reportOf(plan.stages[i]);
+        stage.figures = formulas();
         stage.capacity = std::llround(plan.capacity.bytes);
         stage.context = std::llround(plan.capacity.bytes - plan.capacity.usable());
         stage.used = stage.report.peak + stage.context;
         if (stage.headroom() < 0)
             verdict.answer = Verdict::Answer::DoesNotFit;
+        renewFigures(stage);
         verdict.stages.push_back(std::move(stage));
     }
 }

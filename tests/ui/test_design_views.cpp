@@ -5,6 +5,7 @@
 #include "tests/ui/design_fixture.h"
 #include "ui/designer/compare_view.h"
 #include "ui/designer/data_view.h"
+#include "ui/designer/figure_row.h"
 #include "ui/designer/layout_scatter.h"
 #include "ui/designer/memory_bars.h"
 #include "ui/designer/prepare_task.h"
@@ -119,6 +120,24 @@ private slots:
                  {plan::MemoryKind::Params, plan::MemoryKind::Optimizer, plan::MemoryKind::Activations})
                 QVERIFY(std::abs(bars->partOf(stage, kind).width() - perByte * bytes(stage, kind)) < 1e-6);
         }
+        // Below them the kinds of the fullest stage, or of the chosen one, each of which opens.
+        const auto rows = [&] {
+            std::map<std::string, FigureRow *> found;
+            for (FigureRow *row : f.page.panel()->findChildren<FigureRow *>())
+                found[row->key()] = row;
+            return found;
+        };
+        QCOMPARE(bars->fullest(), 0);
+        QVERIFY(rows().count("optimizer") == 1 && rows().count("activations") == 1);
+        const QString first = rows()["activations"]->accessibleName();
+        QTest::mouseClick(rows()["activations"], Qt::LeftButton);
+        QVERIFY(rows()["activations"]->isOpen());
+        QVERIFY(rows()["activations"]->accessibleDescription().contains(QStringLiteral("in flight: 2")));
+        bars->setCurrent(1);
+        QVERIFY(rows()["activations"]->accessibleName() != first);
+        QVERIFY2(rows()["activations"]->isOpen(), "what is open stays open");
+        QVERIFY(rows()["activations"]->accessibleDescription().contains(QStringLiteral("in flight: 1")));
+        bars->setCurrent(-1);
         bars->setFocus();
         QTest::keyClick(bars, Qt::Key_Down);
         QCOMPARE(bars->current(), 0);

@@ -1,18 +1,37 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "ui/designer/figure_row.h"
 
-#include "ui/common/theme.h"
 #include "ui/designer/verdict_panel.h"
 
 #include <QHBoxLayout>
 #include <QKeyEvent>
 #include <QLabel>
 #include <QMouseEvent>
+#include <QPainter>
 #include <QVBoxLayout>
 
 namespace rankyard::ui {
 
-FigureRow::FigureRow(const predict::Figure &figure, QWidget *parent)
+namespace {
+
+class Swatch : public QWidget
+{
+public:
+    Swatch(Kind kind, QWidget *parent) : QWidget(parent), m_kind(kind) { setFixedSize(9, 9); }
+
+protected:
+    void paintEvent(QPaintEvent *) override
+    {
+        QPainter(this).fillRect(rect(), Theme::instance().brush(Ink::of(m_kind)));
+    }
+
+private:
+    Kind m_kind;
+};
+
+} // namespace
+
+FigureRow::FigureRow(const predict::Figure &figure, QWidget *parent, std::optional<Kind> swatch)
     : QFrame(parent),
       m_key(figure.key),
       m_detail(new QLabel(this))
@@ -32,6 +51,8 @@ FigureRow::FigureRow(const predict::Figure &figure, QWidget *parent)
     auto *value = new QLabel(textOfFigure(figure), this);
     value->setProperty("data", true);
     setRole(value, FontRole::Mono);
+    if (swatch)
+        row->addWidget(new Swatch(*swatch, this));
     row->addWidget(name, 1);
     row->addWidget(value);
     column->addLayout(row);

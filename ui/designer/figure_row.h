@@ -2,8 +2,11 @@
 #pragma once
 
 #include "engine/predict/verdict.h"
+#include "ui/common/theme.h"
 
 #include <QFrame>
+
+#include <optional>
 
 class QLabel;
 
@@ -14,7 +17,9 @@ class FigureRow : public QFrame
 {
     Q_OBJECT
 public:
-    explicit FigureRow(const predict::Figure &figure, QWidget *parent = nullptr);
+    /// `swatch`: the colour that stands for the number in a picture.
+    explicit FigureRow(const predict::Figure &figure, QWidget *parent = nullptr,
+                       std::optional<Kind> swatch = {});
 
     const std::string &key() const { return m_key; }
     void setOpen(bool open);

@@ -34,6 +34,8 @@ std::int64_t bytesOf(const predict::StageMemory &stage, MemoryKind kind)
     std::int64_t bytes = stage.report.bytes[static_cast<std::size_t>(kind)];
     if (kind == MemoryKind::Workspace)
         bytes += stage.context;
+    if (kind == MemoryKind::Host && stage.hostApart())
+        return 0;
     return bytes;
 }
 
@@ -43,9 +45,7 @@ MemoryBars::MemoryBars(QWidget *parent) : QWidget(parent)
 {
     setFocusPolicy(Qt::StrongFocus);
     setAccessibleName(tr("Memory of each stage"));
-    QSizePolicy policy(QSizePolicy::Expanding, QSizePolicy::Fixed);
-    policy.setHeightForWidth(true);
-    setSizePolicy(policy);
+    setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
     connect(&Theme::instance(), &Theme::changed, this, [this] {
         updateGeometry();
         update();
@@ -122,6 +122,11 @@ QString MemoryBars::partsOf(int stage) const
             lines << QStringLiteral("%1 %2").arg(wordOf(kind),
                                                  formatValue(static_cast<double>(bytes), Unit::Bytes));
     }
+    if (memory.hostApart())
+        lines << tr("beside it, on the host %1")
+                     .arg(formatValue(
+                         static_cast<double>(memory.report.bytes[static_cast<std::size_t>(MemoryKind::Host)]),
+                         Unit::Bytes));
     if (memory.context > 0)
         lines << tr("of the workspace, driver, communication and headroom %1")
                      .arg(formatValue(static_cast<double>(memory.context), Unit::Bytes));
@@ -133,38 +138,21 @@ QString MemoryBars::partsOf(int stage) const
     return lines.join(QLatin1Char('\n'));
 }
 
-std::vector<MemoryBars::Label> MemoryBars::legend(int width) const
+int MemoryBars::fullest() const
 {
-    std::vector<Label> labels;
-    if (!m_verdict)
-        return labels;
-    const QFontMetrics metrics(Theme::instance().font(FontRole::Small));
-    const int high = metrics.height() + 4;
-    int x = 0;
-    int y = static_cast<int>(m_verdict->stages.size()) * rowHeight() + 6;
-    for (const MemoryKind kind : order) {
-        const bool there = std::any_of(m_verdict->stages.begin(), m_verdict->stages.end(),
-                                       [&](const auto &stage) { return bytesOf(stage, kind) > 0; });
-        if (!there)
-            continue;
-        const int wide = 14 + metrics.horizontalAdvance(wordOf(kind)) + 12;
-        if (x > 0 && x + wide > width) {
-            x = 0;
-            y += high;
-        }
-        labels.push_back({kind, QRect(x, y, wide, high)});
-        x += wide;
-    }
-    return labels;
+    const auto *stages = m_verdict ? &m_verdict->stages : nullptr;
+    if (!stages || stages->empty())
+        return -1;
+    const auto most = std::max_element(stages->begin(), stages->end(), [](const auto &x, const auto &y) {
+        return x.used - x.capacity < y.used - y.capacity;
+    });
+    return static_cast<int>(most - stages->begin());
 }
 
-int MemoryBars::heightForWidth(int width) const
+QSize MemoryBars::sizeHint() const
 {
-    const auto labels = legend(width);
-    return labels.empty() ? rowHeight() : labels.back().rect.bottom() + 1;
+    return {280, std::max(1, m_verdict ? static_cast<int>(m_verdict->stages.size()) : 0) * rowHeight() + 1};
 }
-
-QSize MemoryBars::sizeHint() const { return {280, heightForWidth(std::max(200, width()))}; }
 
 void MemoryBars::paintEvent(QPaintEvent *)
 {
@@ -206,13 +194,6 @@ void MemoryBars::paintEvent(QPaintEvent *)
         painter.setPen(theme.color(stage.capacity > 0 && stage.headroom() < 0 ? Token::Bad : Token::Text));
         painter.drawText(row.adjusted(width() - valueWidth(), 0, 0, 0), Qt::AlignVCenter | Qt::AlignRight,
                          formatValue(static_cast<double>(stage.peak()), Unit::Bytes));
-    }
-    painter.setFont(theme.font(FontRole::Small));
-    for (const Label &label : legend(width())) {
-        const QRect dot(label.rect.left(), label.rect.center().y() - 4, 9, 9);
-        painter.fillRect(dot, theme.brush(Ink::of(kindOf(label.kind))));
-        painter.setPen(theme.color(Token::Muted));
-        painter.drawText(label.rect.adjusted(14, 0, 0, 0), Qt::AlignVCenter, wordOf(label.kind));
     }
     if (hasFocus()) {
         painter.setPen(theme.color(Token::Accent));

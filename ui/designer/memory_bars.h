@@ -9,8 +9,7 @@
 
 namespace rankyard::ui {
 
-/// Memory of each pipeline stage: a bar of kinds, the capacity as a line, what is left hatched; the kinds' names below.
-/// Up and Down choose a stage, whose parts are told in `partsOf` (tooltip, accessible description). GUI thread.
+/// Memory of each pipeline stage: a bar of kinds, the capacity as a line, what is left hatched. Up and Down choose a stage, whose parts are told in `partsOf` (tooltip, accessible description). GUI thread.
 class MemoryBars : public QWidget
 {
     Q_OBJECT
@@ -20,14 +19,13 @@ public:
     void setVerdict(std::shared_ptr<const predict::Verdict> verdict);
     int current() const { return m_current; }
     void setCurrent(int stage);
+    int fullest() const;              ///< the stage with the least left; -1: there is none
     QString partsOf(int stage) const; ///< a line a kind
     /// Where the bar of a stage is drawn, and its part of one kind.
     QRectF barOf(int stage) const;
     QRectF partOf(int stage, plan::MemoryKind kind) const;
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override { return {160, sizeHint().height()}; }
-    bool hasHeightForWidth() const override { return true; }
-    int heightForWidth(int width) const override;
 
 signals:
     void currentChanged(int stage);
@@ -43,11 +41,6 @@ protected:
 private:
     int stageAt(const QPoint &point) const;
     double scale() const; ///< bytes of the whole width
-    struct Label {
-        plan::MemoryKind kind;
-        QRect rect;
-    };
-    std::vector<Label> legend(int width) const;
 
     std::shared_ptr<const predict::Verdict> m_verdict;
     int m_current = -1;

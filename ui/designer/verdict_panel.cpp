@@ -7,6 +7,7 @@
 #include "ui/common/theme.h"
 #include "ui/designer/figure_row.h"
 #include "ui/designer/import_list.h"
+#include "ui/designer/kinds.h"
 #include "ui/designer/memory_bars.h"
 #include "ui/designer/problem_note.h"
 
@@ -161,6 +162,14 @@ VerdictPanel::VerdictPanel(QWidget *parent) : QScrollArea(parent)
     m_memoryTitle = heading({});
     m_bars = new MemoryBars(content);
     m_column->addWidget(m_bars);
+    m_partsTitle = new QLabel(content);
+    m_partsTitle->setProperty("tone", "muted");
+    setRole(m_partsTitle, FontRole::Small);
+    m_column->addWidget(m_partsTitle);
+    m_parts = new QVBoxLayout;
+    m_parts->setSpacing(0);
+    m_column->addLayout(m_parts);
+    connect(m_bars, &MemoryBars::currentChanged, this, &VerdictPanel::fillParts);
     m_trafficTitle = heading({});
     m_trafficHolder = new QWidget(content);
     m_traffic = new QGridLayout(m_trafficHolder);
@@ -268,6 +277,7 @@ void VerdictPanel::setVerdict(std::shared_ptr<const predict::Verdict> verdict, c
     m_targetRow->setVisible(m_verdict && m_verdict->time);   // without times there is nothing to ask
     m_bars->setVerdict(m_verdict);
     fillFigures();
+    fillParts();
     fillTraffic();
     fillProblems(m_verdict ? m_verdict->problems : std::vector<predict::Problem>());
     fillNotes();
@@ -284,25 +294,61 @@ void VerdictPanel::setBusy(bool busy) { m_busy->setVisible(busy); }
 
 QString VerdictPanel::headline() const { return m_headline->text(); }
 
-void VerdictPanel::fillFigures()
+namespace {
+
+/// What stays with the device is drawn as workspace.
+std::optional<Kind> swatchOf(const std::string &key, bool hostApart)
+{
+    if (hostApart && key == plan::nameOf(plan::MemoryKind::Host))
+        return std::nullopt;
+    for (int i = 0; i < plan::memoryKindCount; ++i) {
+        if (key == plan::nameOf(static_cast<plan::MemoryKind>(i)))
+            return kindOf(static_cast<plan::MemoryKind>(i));
+    }
+    return kindOf(plan::MemoryKind::Workspace);
+}
+
+} // namespace
+
+/// Rows that are open stay open, the focus where it is.
+void VerdictPanel::fillRows(QVBoxLayout *layout, const std::vector<predict::Figure> &figures,
+                            QWidget *otherwise, const predict::StageMemory *stage)
 {
     QSet<QString> open;
-    for (int i = 0; i < m_figures->count(); ++i) {
-        const auto *row = qobject_cast<FigureRow *>(m_figures->itemAt(i)->widget());
+    for (int i = 0; i < layout->count(); ++i) {
+        const auto *row = qobject_cast<FigureRow *>(layout->itemAt(i)->widget());
         if (row && row->isOpen())
             open.insert(QString::fromStdString(row->key()));
     }
-    const FocusKeeper keeper(m_figures, m_targetRow->isHidden() ? m_bars : static_cast<QWidget *>(m_target));
-    clear(m_figures);
-    if (!m_verdict)
-        return;
-    for (const predict::Figure &figure : m_verdict->figures) {
+    const FocusKeeper keeper(layout, otherwise);
+    clear(layout);
+    for (const predict::Figure &figure : figures) {
         if (figure.key == "headroom")
             continue; // said above
-        auto *row = new FigureRow(figure, widget());
+        auto *row =
+            new FigureRow(figure, widget(), stage ? swatchOf(figure.key, stage->hostApart()) : std::nullopt);
         row->setOpen(open.contains(QString::fromStdString(figure.key)));
-        m_figures->addWidget(row);
+        layout->addWidget(row);
     }
+}
+
+void VerdictPanel::fillFigures()
+{
+    fillRows(m_figures, m_verdict ? m_verdict->figures : std::vector<predict::Figure>(),
+             m_targetRow->isHidden() ? m_bars : static_cast<QWidget *>(m_target));
+}
+
+/// Of the stage that is chosen in the bars, or else the fullest.
+void VerdictPanel::fillParts()
+{
+    const int stage = m_bars->current() >= 0 ? m_bars->current() : m_bars->fullest();
+    const bool known = stage >= 0 && m_verdict && stage < static_cast<int>(m_verdict->stages.size());
+    m_partsTitle->setVisible(known && m_verdict->stages.size() > 1);
+    m_partsTitle->setText(stage == m_bars->fullest() ? tr("Stage %1, the fullest").arg(stage)
+                                                     : tr("Stage %1").arg(stage));
+    const predict::StageMemory none;
+    const auto &memory = known ? m_verdict->stages[static_cast<std::size_t>(stage)] : none;
+    fillRows(m_parts, memory.figures, m_bars, &memory);
 }
 
 void VerdictPanel::fillTraffic()

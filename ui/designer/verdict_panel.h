@@ -49,7 +49,10 @@ protected:
     bool viewportEvent(QEvent *event) override;
 
 private:
+    void fillRows(QVBoxLayout *layout, const std::vector<predict::Figure> &figures, QWidget *otherwise,
+                  const predict::StageMemory *stage = nullptr);
     void fillFigures();
+    void fillParts();
     void fillTraffic();
     void fillProblems(const std::vector<predict::Problem> &problems);
     void fillNotes();
@@ -68,6 +71,8 @@ private:
     QLineEdit *m_target;
     QLabel *m_memoryTitle;
     MemoryBars *m_bars;
+    QLabel *m_partsTitle;
+    QVBoxLayout *m_parts;
     QLabel *m_trafficTitle;
     QWidget *m_trafficHolder;
     QGridLayout *m_traffic;

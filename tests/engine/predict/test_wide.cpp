@@ -248,6 +248,12 @@ TEST(Wide, TheVerdictIsThePlan)
         for (std::size_t i = 0; i < 4; ++i) {
             EXPECT_NEAR(static_cast<double>(verdict.stages[i].peak()), plan->stages[i].peak(), 8);
             EXPECT_EQ(verdict.stages[i].rank, static_cast<int>(64 * i));
+            double sum = 0;
+            for (const Figure &figure : verdict.stages[i].figures) {
+                EXPECT_FALSE(figure.formula.empty() || figure.source.empty()) << figure.key;
+                sum += figure.value;
+            }
+            EXPECT_NEAR(sum, static_cast<double>(verdict.stages[i].used), 8);
         }
         EXPECT_NEAR(verdict.figure("headroom")->value, left, 16);
         EXPECT_EQ(verdict.figure("step")->value, plan->step.seconds);
