@@ -8,6 +8,7 @@
 #include "engine/predict/capacity.h"
 #include "engine/predict/durations.h"
 #include "engine/predict/footprint.h"
+#include "engine/predict/verdict.h"
 
 #include <algorithm>
 
@@ -21,6 +22,7 @@ struct PlanOptions {
     std::optional<int> program;
     std::string kind = "train";
     bool tensors = false;
+    bool explain = false;
     std::string cluster;
 };
 
@@ -162,6 +164,32 @@ std::string stepLine(const OrderedJson &report)
         + formatNumber(100 * report["bubble"].get<double>(), 2) + " %";
 }
 
+OrderedJson writeFigure(const predict::Figure &figure)
+{
+    OrderedJson inputs = OrderedJson::object();
+    for (const auto &[name, value] : figure.inputs)
+        inputs[name] = value;
+    return {{"kind", figure.key},
+            {"bytes", figure.value},
+            {"formula", figure.formula},
+            {"inputs", std::move(inputs)},
+            {"source", figure.source}};
+}
+
+/// The fullest stage, kind by kind.
+void showFormulas(const std::vector<predict::StageMemory> &stages, Output &output)
+{
+    const auto fullest = std::max_element(stages.begin(), stages.end(),
+                                          [](const auto &a, const auto &b) { return a.used < b.used; });
+    output.line("\nstage " + std::to_string(fullest->stage) + (stages.size() > 1 ? ", the fullest" : ""));
+    for (const predict::Figure &figure : fullest->figures) {
+        output.line(figure.key + " " + formatBytes(figure.value) + " = " + figure.formula);
+        for (const auto &[name, value] : figure.inputs)
+            output.line("    " + name + ": " + value);
+        output.line("    source: " + figure.source);
+    }
+}
+
 /// For people.
 void showReport(const plan::Plan &plan, const OrderedJson &report, Output &output)
 {
@@ -233,13 +261,24 @@ Result<Exit> showPlan(const PlanOptions &options, Output &output)
         return times.error();
     else
         report["notes"][0] = "no times: " + times.error().text();
+    std::vector<predict::StageMemory> stages;
+    if (options.explain) {
+        RY_ASSIGN(stages, predict::explainMemory(plan));
+        for (std::size_t i = 0; i < stages.size(); ++i) {
+            for (const predict::Figure &figure : stages[i].figures)
+                report["stages"][i]["memory"].push_back(writeFigure(figure));
+        }
+    }
     if (output.json) {
         output.document(report);
         return Exit::Done;
     }
     showReport(plan, report, output);
+    if (options.explain)
+        showFormulas(stages, output);
     return Exit::Done;
 }
+
 OrderedJson combinationsReport()
 {
     OrderedJson list = OrderedJson::array();
@@ -266,6 +305,9 @@ void addPlan(Commands &commands)
     app->add_option("--program", options->program, "Print the step program of this rank");
     app->add_option("--kind", options->kind, "Which program: train or eval")
         ->check(CLI::IsMember({"train", "eval"}));
+    app->add_flag(
+        "--explain", options->explain,
+        "Print the formula behind each number of the fullest stage's memory; all stages with --json");
     app->add_flag("--tensors", options->tensors, "Print every tensor with its shards");
 
     auto rules = std::make_shared<bool>(false);

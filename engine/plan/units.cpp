@@ -185,9 +185,13 @@ std::vector<TensorSpec> modelTensors(const spec::JobSpec &job)
 std::int64_t lossChunkTokens(const spec::JobSpec &job)
 {
     const Split split(job);
-    const std::int64_t tokens = split.tokens;
-    const std::int64_t row =
-        split.vocab * static_cast<std::int64_t>(std::max<std::size_t>(4, bytesOf(job.precision.compute)));
+    return lossChunkTokens(split.tokens, split.vocab,
+                           static_cast<std::int64_t>(bytesOf(job.precision.compute)));
+}
+
+std::int64_t lossChunkTokens(std::int64_t tokens, std::int64_t vocab, std::int64_t bytes)
+{
+    const std::int64_t row = vocab * std::max<std::int64_t>(4, bytes);
     const std::int64_t most = std::max<std::int64_t>(128, chunkBytes / row);
     if (tokens <= most)
         return tokens;

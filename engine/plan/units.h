@@ -172,6 +172,8 @@ std::vector<TensorSpec> modelTensors(const spec::JobSpec &job);
 
 /// Tokens of a loss chunk: bounded so that a chunk of logits stays near the last-level cache; at least 128.
 std::int64_t lossChunkTokens(const spec::JobSpec &job);
+/// Of a rank with `tokens` of a micro-batch and `vocab` columns of logits, `bytes` each.
+std::int64_t lossChunkTokens(std::int64_t tokens, std::int64_t vocab, std::int64_t bytes);
 
 /// Bytes of activations that a layer holds of one micro-batch, off the table above.
 struct LayerBytes {

@@ -124,7 +124,8 @@ double inFlight(const Layout &layout, int stage)
     case Schedule::Interleaved:
         return std::min(m, ((v - 1) * p + 2 * (p - s) - 1) / v);
     case Schedule::ZeroBubbleV:
-        return std::min(m, p);
+        return std::min(
+            {m, p, (m + s + 1) / 2}); // chunks of few micro-batches come back before the stage is full
     case Schedule::ZeroBubbleH2:
         return std::min(m, 2 * (p - s) - 1);
     default:
@@ -150,7 +151,7 @@ double heldOf(const Layout &layout, int stage, double kept, double pending)
     if (flight * kept + chunk * (pending - kept) > limit)
         return flight * kept; // backwards are not parted
     // A V empties with p + s chunks in flight, of which 2s leave their weights for later.
-    const double late = v ? (p - s) / 2 * kept + std::min(m, s) * pending
+    const double late = v ? std::min(m, (p - s) / 2) * kept + std::min(m, s) * pending
                           : (flight - 1) * kept + std::min(m - flight + 1, s + 1) * pending;
     return std::max(flight * kept, std::min(late, limit));
 }

@@ -19,6 +19,7 @@ struct UnitMemory {
         0; ///< of a layer, from the gradient of its input to those of its weights where schedules part them
     double passes =
         2; ///< of a layer's parameters in a micro-batch: forward, backward, and again forward where it is computed twice
+    double deferrable() const { return deferred > 0 ? kept / deferred : 1; } ///< UnitTimes has what it is for
 };
 /// By the job's model, micro-batch, tp, cp, sequence parallelism, precision and recomputation; its other keys do not matter.
 Result<UnitMemory> unitMemory(const spec::JobSpec &job);
@@ -99,7 +100,8 @@ struct ClosedStage : ClosedMemory {
 Result<std::vector<ClosedStage>> closedStages(const spec::JobSpec &job);
 
 /// Micro-batches (of all a stage's layers) whose activations a stage holds at once: gpipe m; 1f1b and zb-h1 min(m, p − s);
-/// interleaved ((v − 1)·p + 2·(p − s) − 1) ÷ v (Narayanan et al. 2021); zbv p (Qi et al. 2024).
+/// interleaved ((v − 1)·p + 2·(p − s) − 1) ÷ v (Narayanan et al. 2021); zbv p (Qi et al. 2024), and
+/// no more than (m + s + 1) ÷ 2.
 double inFlight(const Layout &layout, int stage);
 
 } // namespace rankyard::predict

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/plan/units.h"
 #include "engine/predict/flops.h"
 #include "engine/predict/step_time.h"
 
@@ -73,6 +74,9 @@ JobTime jobTime(const CostModel &cost, const spec::JobSpec &job)
     const Shape shape = shapeOf(job.model);
     JobTime time;
     time.unit = unitTimes(cost, shape, microOf(job), recomputeOf(job.recompute.mode));
+    const plan::LayerBytes bytes = plan::layerBytes(job, job.recompute.mode != "none");
+    if (bytes.pending > 0)
+        time.unit.deferrable = static_cast<double>(bytes.kept) / static_cast<double>(bytes.pending);
     time.step = combine(cost, time.unit, layoutOf(job));
     const double flops = stepFlops(shape, static_cast<double>(job.batch.global), Convention::Model3);
     const auto world = static_cast<double>(job.layout.world());

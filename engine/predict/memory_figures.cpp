@@ -187,7 +187,7 @@ private:
             return "no pipeline";
         const std::string text = schedule == "gpipe" ? "all"
             : schedule == "interleaved" ? "min(m, ((v − 1)·p + 2·(p − s) − 1) / v): Narayanan et al. 2021"
-            : schedule == "zbv"         ? "min(m, p): Qi et al. 2024"
+            : schedule == "zbv"         ? "min(m, p, (m + s + 1) / 2): Qi et al. 2024"
                                         : "min(m, p − s): Narayanan et al. 2021";
         return schedule + ": " + text;
     }
@@ -227,6 +227,21 @@ std::vector<Figure> memoryFigures(const spec::JobSpec &job, const ClosedStage &c
     writer.activations();
     writer.rest();
     return std::move(writer.figures);
+}
+
+Result<std::vector<StageMemory>> explainMemory(const plan::Plan &plan)
+{
+    RY_ASSIGN(const auto closed, closedStages(plan.job));
+    std::vector<StageMemory> stages;
+    for (std::size_t i = 0; i < closed.size(); ++i) {
+        StageMemory &stage = stages.emplace_back();
+        stage.stage = static_cast<int>(i);
+        stage.report = plan::memoryOf(plan, plan::Role{static_cast<std::int32_t>(i)});
+        stage.used = stage.report.peak;
+        stage.figures = memoryFigures(plan.job, closed[i]);
+        renewFigures(stage);
+    }
+    return stages;
 }
 
 void renewFigures(StageMemory &stage)

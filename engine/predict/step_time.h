@@ -28,6 +28,8 @@ struct UnitTimes {
     double launches = 0; ///< of those, waits for the host that launches kernels
     bool parts =
         true; ///< zero-bubble schedules put weight gradients off: not where layers are computed again whole
+    double deferrable =
+        1; ///< what a layer keeps over what it holds until its weights' gradients: how many a zero-bubble schedule puts off
     double embedding = 0; ///< forward and backward
     double head = 0;      ///< forward and backward
     double layers = 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include "engine/plan/units.h"
 #include "engine/predict/step_time.h"
 
 #include <algorithm>
@@ -282,10 +283,15 @@ UnitTimes unitTimes(const CostModel &cost, const Shape &shape, const Micro &micr
         segmentSeconds(cost, local, OpKind::Forward, UnitKind::Embedding, Segment::Lookup, local.tokens)
         + segmentSeconds(cost, local, OpKind::BackwardWeight, UnitKind::Embedding, Segment::Lookup,
                          local.tokens);
-    unit.head = segmentSeconds(cost, local, OpKind::Forward, UnitKind::Head, Segment::Loss, local.tokens);
+    // Our programs work off the head a chunk of tokens at a time.
+    const double chunk = micro.ours
+        ? static_cast<double>(plan::lossChunkTokens(std::llround(local.tokens), std::llround(local.vocab),
+                                                    std::llround(local.bytes)))
+        : local.tokens;
+    unit.head = segmentSeconds(cost, local, OpKind::Forward, UnitKind::Head, Segment::Loss, chunk);
     if (local.sharedVocab)
-        unit.head +=
-            segmentSeconds(cost, local, OpKind::Forward, UnitKind::Head, Segment::Logits, local.tokens);
+        unit.head += segmentSeconds(cost, local, OpKind::Forward, UnitKind::Head, Segment::Logits, chunk);
+    unit.head *= local.tokens / chunk;
     if (micro.frozen)
         unit.backwardWeight = 0;
     return unit;

@@ -118,6 +118,9 @@ struct Options {
 Verdict judge(const spec::JobSpec &job, const cluster::Cluster &cluster, const Json &document,
               const Options &options = {});
 
+/// The stages of a placed plan with their memory kind by kind, each with its formula; without a cluster nothing is kept back.
+Result<std::vector<StageMemory>> explainMemory(const plan::Plan &plan);
+
 /// Of a design with a section plan_only (spec/plan_only.h): planWide() with its figures. Microseconds; any thread.
 Verdict judgeWide(const Json &document, const cluster::Cluster &cluster, const Options &options = {});
 

@@ -270,7 +270,8 @@ void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories
     micro.tp = cut.tp;
     micro.cp = cut.cp;
     micro.sequenceParallel = cut.sequenceParallel;
-    const predict::UnitTimes unit = predict::unitTimes(m_cost, m_shape, micro, cut.recompute);
+    predict::UnitTimes unit = predict::unitTimes(m_cost, m_shape, micro, cut.recompute);
+    unit.deferrable = memory.deferrable();
     const double usable = m_scales.capacity().usable();
     std::size_t place = 0;
     std::int64_t refused = 0, onHost = 0;

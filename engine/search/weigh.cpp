@@ -238,9 +238,10 @@ std::string Scales::reason(const Candidate &candidate) const
 Result<Candidate> weigh(const spec::JobSpec &job, const predict::CostModel &cost)
 {
     const Scales scales(job, cost);
-    const auto unit = predict::unitTimes(cost, predict::shapeOf(job.model), predict::microOf(job),
-                                         predict::recomputeOf(job.recompute.mode));
+    auto unit = predict::unitTimes(cost, predict::shapeOf(job.model), predict::microOf(job),
+                                   predict::recomputeOf(job.recompute.mode));
     RY_ASSIGN(const auto memory, predict::unitMemory(job));
+    unit.deferrable = memory.deferrable();
     Candidate candidate =
         scales.memory(choiceOf(job), unit, memory, predict::PeakStages(plan::layersByStage(job)));
     scales.time(candidate, unit);
