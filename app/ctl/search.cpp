@@ -67,7 +67,7 @@ void showChanges(Output &output, const search::Outcome &outcome)
     else if (now.time.seconds > 0)
         gain =
             "The best below is " + formatNumber(now.time.seconds / best.time.seconds, 3) + " times as fast. ";
-    const auto changes = search::changesOf(outcome.own, best.choice);
+    const auto changes = search::changesOf(outcome.job, best.choice);
     output.line(gain + (changes.empty() ? "It is the best." : "Change " + textOf(changes)) + "\n");
 }
 
@@ -89,10 +89,13 @@ void showPareto(Output &output, const std::vector<search::Candidate> &front)
 
 void show(Output &output, const spec::JobSpec &job, const search::Outcome &outcome)
 {
-    output.line(job.name + ": " + formatCount(static_cast<double>(outcome.evaluated)) + " layouts weighed in "
-                + formatNumber(outcome.seconds, 3) + " s ("
-                + formatCount(static_cast<double>(outcome.evaluated) / std::max(1e-9, outcome.seconds))
-                + "/s), the best priced in " + formatNumber(outcome.pricingSeconds, 3) + " s\n");
+    output.line(
+        job.name + ": " + formatCount(static_cast<double>(outcome.evaluated)) + " layouts weighed in "
+        + formatNumber(outcome.seconds, 3) + " s ("
+        + formatCount(static_cast<double>(outcome.evaluated) / std::max(1e-9, outcome.seconds)) + "/s)"
+        + (outcome.best.empty() ? ""
+                                : ", the best priced in " + formatNumber(outcome.pricingSeconds, 3) + " s")
+        + "\n");
     if (outcome.current.time.seconds > 0)
         showCandidates(output, "as the job has it", {outcome.current});
     if (!outcome.best.empty())
@@ -100,7 +103,7 @@ void show(Output &output, const spec::JobSpec &job, const search::Outcome &outco
     showCandidates(output, "best", outcome.best);
     showCandidates(output, "faster, but too large", outcome.near);
     if (outcome.best.empty() && outcome.cancelled)
-        output.line("Stopped before a layout was priced by its programs.\n");
+        output.line("Stopped before a layout was priced by its programs: what follows is closed form.\n");
     showPareto(output, outcome.pareto);
     if (outcome.best.empty() && !outcome.cancelled)
         output.line("No layout fits: more devices, a smaller batch.micro or less model.seq would.\n");

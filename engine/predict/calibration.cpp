@@ -195,8 +195,13 @@ Result<Calibration> calibrationOf(const cluster::Measured &measured)
         one.straggler = 0;
     one.hideTensor = one.hideData = one.hidePipeline = one.contention = 0;
     for (const auto &[name, value] : measured.values) {
-        if (std::find(absolute.begin(), absolute.end(), name) != absolute.end())
+        if (std::find(absolute.begin(), absolute.end(), name) != absolute.end()) {
+            if (!(value > 0))
+                return Error::make(Code::BadData, "out of range", "measured.values." + name)
+                    .withFound(std::to_string(value))
+                    .withExpected("above 0");
             continue;
+        }
         const auto &all = constants();
         const auto found =
             std::find_if(all.begin(), all.end(), [&](const Constant &c) { return name == c.name; });
@@ -231,7 +236,8 @@ Result<Calibration> Calibrations::of(const std::string &family, const std::vecto
     }
     return Error::make(Code::NotFound, "no constants for this device", family)
         .withExpected(known)
-        .withHint("cluster probe measures it");
+        .withHint(
+            "Another cluster (--cluster, or the job's), whose devices are among those: nobody has published runs on this one");
 }
 
 } // namespace rankyard::predict

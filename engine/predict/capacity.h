@@ -3,6 +3,8 @@
 
 #include "engine/predict/cost.h"
 
+#include <algorithm>
+
 namespace rankyard::predict {
 
 /// What of a device's memory a plan may use, line by line: a plan that fits to the last byte does not run.
@@ -13,7 +15,8 @@ struct Capacity {
     double headroom = 0;      ///< for what kernels allocate inside, and for what nobody knows
     double host =
         0; ///< of the host's memory, what a device's rank may take; 0: not known, or the same as `bytes`
-    double usable() const { return bytes - context - communicators - headroom; }
+    /// Nothing where the device is smaller than what is kept back.
+    double usable() const { return std::max(0.0, bytes - context - communicators - headroom); }
 };
 
 /// Context: 1,573 MiB measured on an A100 (BigScience), nothing on hosts. Communicators: 1 GiB where a layout has several groups

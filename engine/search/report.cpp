@@ -43,7 +43,7 @@ OrderedJson reportOf(const Outcome &outcome)
         for (const Candidate &candidate : candidates) {
             json.push_back(reportOf(candidate));
             OrderedJson &changes = json.back()["changes"] = OrderedJson::array();
-            for (const Change &change : changesOf(outcome.own, candidate.choice))
+            for (const Change &change : changesOf(outcome.job, candidate.choice))
                 changes.push_back({{"path", change.path}, {"from", change.from}, {"to", change.to}});
         }
         return json;

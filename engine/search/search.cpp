@@ -126,7 +126,8 @@ class UnitMemories
 {
 public:
     /// Measures all that `cuts` need; the first error.
-    static Result<UnitMemories> of(const spec::JobSpec &job, const std::vector<Cut> &cuts, int threads)
+    static Result<UnitMemories> of(const spec::JobSpec &job, const std::vector<Cut> &cuts, int threads,
+                                   const std::stop_token &stop)
     {
         UnitMemories memories;
         for (const Cut &cut : cuts) {
@@ -138,6 +139,8 @@ public:
             entries.push_back(&entry);
         std::vector<std::optional<Error>> errors(entries.size());
         inParallel(entries.size(), threads, [&](std::size_t i, int) {
+            if (stop.stop_requested())
+                return;
             const auto &[tp, cp, sequence, recompute, micro] = entries[i]->first;
             Choice choice;
             choice.tp = tp;
@@ -303,6 +306,14 @@ void Search::weigh(Share &share, std::size_t index, const UnitMemories &memories
 
 bool faster(const Candidate &a, const Candidate &b) { return a.time.seconds < b.time.seconds; }
 
+/// Closed forms rank what is priced: one that seems 3 % slower than the best priced may be as fast.
+constexpr double closedError = 1.03;
+
+double fastestOf(const std::vector<Candidate> &list)
+{
+    return std::min_element(list.begin(), list.end(), faster)->time.seconds;
+}
+
 /// The best of each way to divide the ranks and the time: variants by ZeRO stage, sequence parallelism and offload are one entry.
 std::vector<Candidate> distinct(const std::vector<Weighed> &list)
 {
@@ -338,31 +349,41 @@ void Search::chooseNear(Outcome &outcome, const Share &all) const
 /// By its programs; time only where the memory suffices.
 Status Search::price(Candidate &candidate) const
 {
-    RY_TRY(m_scales.priceMemory(candidate, m_options.stop));
-    return candidate.margin >= 0 ? m_scales.priceTime(candidate, m_options.stop) : Status();
+    const spec::JobSpec job = jobOf(m_job, candidate.choice);
+    RY_TRY(m_scales.priceMemory(candidate, job, m_options.stop));
+    return candidate.margin >= 0 ? m_scales.priceTime(candidate, job, m_options.stop) : Status();
 }
 
-/// Prices the best until `top` of them are known to fit, as many at a time as there are threads: what is priced beyond the last one
-/// that is needed is thrown away, so that their number does not matter.
+/// Prices the best until `top` of them are known to fit and the rest are further behind by the closed form than it may be off, as many
+/// at a time as there are threads: what is priced beyond the last one that is needed is thrown away, so that their number does not
+/// matter.
 void Search::choose(Outcome &outcome, const Share &all) const
 {
     const auto begin = Clock::now();
     std::vector<Candidate> list = distinct(all.fitting.sorted());
     const std::size_t wave = m_options.price ? static_cast<std::size_t>(m_threads) : list.size();
-    for (std::size_t first = 0; first < list.size() && outcome.best.size() < m_top; first += wave) {
+    const std::size_t most = m_options.price ? 2 * m_top + 8 : m_top;
+    const auto enough = [&](const Candidate &next) {
+        if (outcome.best.size() < m_top)
+            return false;
+        return outcome.best.size() >= most || next.time.seconds > closedError * fastestOf(outcome.best);
+    };
+    for (std::size_t first = 0; first < list.size() && !enough(list[first]); first += wave) {
         const std::size_t count = std::min(wave, list.size() - first);
         std::vector<Status> priced(count);
         if (m_options.price) {
             tell(weighing
-                 + (1 - weighing) * static_cast<double>(outcome.best.size()) / static_cast<double>(m_top));
+                 + (1 - weighing)
+                     * std::min(0.99, static_cast<double>(outcome.best.size()) / static_cast<double>(m_top)));
             inParallel(count, m_threads, [&](std::size_t i, int) { priced[i] = price(list[first + i]); });
             if (m_options.stop.stop_requested())
                 break;
         }
-        for (std::size_t i = 0; i < count && outcome.best.size() < m_top; ++i)
+        for (std::size_t i = 0; i < count && !enough(list[first + i]); ++i)
             take(outcome, list[first + i], priced[i]);
     }
     std::stable_sort(outcome.best.begin(), outcome.best.end(), faster);
+    outcome.best.resize(std::min(outcome.best.size(), m_top));
     outcome.pareto = all.slices.front();
     for (Candidate &candidate : outcome.pareto)
         candidate.why = m_scales.reason(candidate);
@@ -388,9 +409,10 @@ Result<Outcome> Search::run()
     const auto begin = Clock::now();
     Outcome outcome;
     outcome.capacity = m_scales.capacity();
+    outcome.job = m_job;
     outcome.own = choiceOf(m_job);
     m_cuts = cutsOf(m_job, m_options.devices, outcome.rejected);
-    RY_ASSIGN(const auto memories, UnitMemories::of(m_job, m_cuts, m_threads));
+    RY_ASSIGN(const auto memories, UnitMemories::of(m_job, m_cuts, m_threads, m_options.stop));
     const Stages stages(m_job, m_options.devices);
     std::vector<Share> shares(static_cast<std::size_t>(m_threads), Share(m_most));
     inParallel(m_cuts.size(), m_threads, [&](std::size_t i, int thread) {
@@ -437,6 +459,8 @@ Result<Outcome> search(const spec::JobSpec &job, const predict::CostModel &cost,
     } else if (const auto current =
                    options.price && !outcome.cancelled ? price(job, cost) : weigh(job, cost)) {
         outcome.current = *current;
+    } else {
+        outcome.notes.push_back("the job's own layout has no price: " + current.error().text());
     }
     outcome.notes.push_back(
         "usable memory: the device's, less driver context, communication buffers and 4 % headroom");

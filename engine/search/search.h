@@ -41,6 +41,8 @@ struct Change {
     Json to;
 };
 std::vector<Change> changesOf(const Choice &from, const Choice &to);
+/// And what of the job no choice has (layout.stages, zero.shard, recompute.every …), which goes back to its default.
+std::vector<Change> changesOf(const spec::JobSpec &job, const Choice &to);
 /// "dp8·tp8·pp4·z1 mb 4, full recompute, 1f1b".
 std::string textOf(const Choice &choice);
 
@@ -75,7 +77,8 @@ struct Outcome {
     double pricingSeconds = 0;
     bool cancelled = false;
     predict::Capacity capacity;
-    Choice own;                    ///< the job's own layout, from which candidates differ
+    spec::JobSpec job;             ///< that candidates change
+    Choice own;                    ///< its layout
     Candidate current;             ///< what it costs; 0 seconds when it is not legal or has too many ranks
     std::vector<Candidate> best;   ///< by time
     std::vector<Candidate> pareto; ///< no other is both faster and smaller; by memory

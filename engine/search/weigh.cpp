@@ -34,6 +34,8 @@ spec::JobSpec jobOf(const spec::JobSpec &job, const Choice &choice)
     other.recompute.mode = predict::nameOf(choice.recompute);
     other.recompute.every = 1;
     other.recompute.ratio.reset();
+    if (choice.recompute != predict::Recompute::Full)
+        other.recompute.partition = other.recompute.toHost = false;
     other.offload.optimizer = choice.offloadOptimizer ? "cpu" : "none";
     other.offload.params = "none";
     return other;
@@ -79,6 +81,25 @@ std::vector<Change> changesOf(const Choice &from, const Choice &to)
     for (std::size_t i = 0; i < before.size(); ++i) {
         if (before[i].second != after[i].second)
             changes.push_back({before[i].first, before[i].second, after[i].second});
+    }
+    return changes;
+}
+
+std::vector<Change> changesOf(const spec::JobSpec &job, const Choice &to)
+{
+    std::vector<Change> changes = changesOf(choiceOf(job), to);
+    // What a choice leaves at its default is a change, too: written jobs say which.
+    const Json from = Json(spec::writeJob(job)), then = Json(spec::writeJob(jobOf(job, to)));
+    for (const auto &[section, keys] : from.items()) {
+        if (!keys.is_object())
+            continue;
+        for (const auto &[key, value] : keys.items()) {
+            const std::string path = section + "." + key;
+            const bool known = std::any_of(changes.begin(), changes.end(),
+                                           [&](const Change &change) { return change.path == path; });
+            if (const Json &now = then[section][key]; !known && now != value)
+                changes.push_back({path, value, now});
+        }
     }
     return changes;
 }
@@ -181,9 +202,9 @@ void Scales::time(Candidate &candidate, const predict::UnitTimes &unit) const
                                          m_cost.peak(predict::precisionOf(m_job.precision.compute)));
 }
 
-Status Scales::priceMemory(Candidate &candidate, const std::stop_token &stop) const
+Status Scales::priceMemory(Candidate &candidate, const spec::JobSpec &job, const std::stop_token &stop) const
 {
-    RY_ASSIGN(const auto stages, predict::footprintOf(jobOf(m_job, candidate.choice), stop));
+    RY_ASSIGN(const auto stages, predict::footprintOf(job, stop));
     double most = 0;
     candidate.hostBytes = 0;
     for (std::size_t stage = 0; stage < stages.size(); ++stage) {
@@ -201,12 +222,11 @@ Status Scales::priceMemory(Candidate &candidate, const std::stop_token &stop) co
     return {};
 }
 
-Status Scales::priceTime(Candidate &candidate, const std::stop_token &stop) const
+Status Scales::priceTime(Candidate &candidate, const spec::JobSpec &job, const std::stop_token &stop) const
 {
     RY_ASSIGN(const auto time,
               predict::programTimeOf(
-                  jobOf(m_job, candidate.choice),
-                  [this](const plan::Plan &plan) { return predict::timelineOf(m_cost, plan); }, stop));
+                  job, [this](const plan::Plan &plan) { return predict::timelineOf(m_cost, plan); }, stop));
     const double before = candidate.time.seconds;
     predict::settle(candidate.time, time);
     candidate.mfu *= before / candidate.time.seconds;
@@ -237,6 +257,7 @@ std::string Scales::reason(const Candidate &candidate) const
 
 Result<Candidate> weigh(const spec::JobSpec &job, const predict::CostModel &cost)
 {
+    RY_TRY(plan::checkJob(job));
     const Scales scales(job, cost);
     auto unit = predict::unitTimes(cost, predict::shapeOf(job.model), predict::microOf(job),
                                    predict::recomputeOf(job.recompute.mode));
@@ -253,8 +274,8 @@ Result<Candidate> price(const spec::JobSpec &job, const predict::CostModel &cost
 {
     RY_ASSIGN(Candidate candidate, weigh(job, cost));
     const Scales scales(job, cost);
-    RY_TRY(scales.priceMemory(candidate));
-    RY_TRY(scales.priceTime(candidate));
+    RY_TRY(scales.priceMemory(candidate, job));
+    RY_TRY(scales.priceTime(candidate, job));
     candidate.why = scales.reason(candidate);
     return candidate;
 }

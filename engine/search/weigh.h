@@ -17,10 +17,11 @@ public:
                      const predict::PeakStages &stages) const;
     /// Adds the time.
     void time(Candidate &candidate, const predict::UnitTimes &unit) const;
-    /// Peak of the programs in place of the closed form's.
-    Status priceMemory(Candidate &candidate, const std::stop_token &stop = {}) const;
+    /// Peak of the programs of `job`, which has the candidate's layout, in place of the closed form's.
+    Status priceMemory(Candidate &candidate, const spec::JobSpec &job,
+                       const std::stop_token &stop = {}) const;
     /// Time of the programs in place of the closed form's.
-    Status priceTime(Candidate &candidate, const std::stop_token &stop = {}) const;
+    Status priceTime(Candidate &candidate, const spec::JobSpec &job, const std::stop_token &stop = {}) const;
     /// What bounds it, and where its memory goes.
     std::string reason(const Candidate &candidate) const;
 
