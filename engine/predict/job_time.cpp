@@ -62,6 +62,7 @@ Layout layoutOf(const spec::JobSpec &job)
     layout.microBatches = static_cast<int>(job.microBatches());
     layout.scatterEach = true;
     layout.reuse = static_cast<double>(std::min(job.zero.maxReuseDistance, 2 * job.zero.maxLive));
+    layout.maxLive = job.comm.overlapParams ? static_cast<double>(job.zero.maxLive) : 0;
     layout.overlapGrads = job.comm.overlapGrads;
     layout.overlapParams = job.comm.overlapParams;
     layout.gradBytes = static_cast<double>(bytesOf(job.precision.reduce));

@@ -147,11 +147,15 @@ DataTimes dataTimes(const CostModel &cost, const UnitTimes &unit, const Layout &
         const double scatter = ring(cost, layout.gradBytes * params, group, inGroup, layersHere);
         // The first layer's gather and the last one's scatter have nothing to hide under.
         const double edge = (gather + scatter) / std::max(1.0, unit.layers);
-        add(times_ * gather, times_ * forward, true);
+        // A gather is ahead of its use where the budget has room for two neighbours, which make a layer.
+        const bool ahead = unit.layerParams <= layout.maxLive;
+        add(times_ * gather, times_ * forward, ahead);
         // Around where forward turns into backward parameters stay: all layers pass by twice until their next use, or once more.
         const double passes = unit.recompute > unit.forward / 2 ? 3 : 2;
         const double again = layout.keepGathered ? 0 : std::max(0.0, 1 - layout.reuse / passes / params);
-        add(times_ * (again * gather + scatter), times_ * backward, true);
+        if (!ahead)
+            add(times_ * again * gather, 0, false);
+        add(times_ * ((ahead ? again : 0) * gather + scatter), times_ * backward, true);
         times.exposed += times_ * edge;
         if (group < ranks) // replicas of the shards
             add(2 * ring(cost, layout.gradBytes * params / group, ranks / group, 1, layersHere), backward,
