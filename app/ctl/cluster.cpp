@@ -137,7 +137,7 @@ struct ProbeCommand {
     std::vector<std::string> types{"fp32", "bf16", "fp16"};
 };
 
-std::string percent(double share) { return formatNumber(100 * share, 2) + " %"; }
+std::string percent(double share) { return formatPercent(share, 2); }
 
 std::string rate(double perSecond) { return formatNumber(perSecond / 1e9, 3) + " GFLOP/s"; }
 

@@ -26,8 +26,8 @@ struct PlanOptions {
     std::string cluster;
 };
 
-/// A row for all ranks in a row that are alike.
-std::string memoryTable(const plan::Plan &plan)
+/// A row for all ranks in a row that are alike. `gpus`: what lies on the host is no part of the peak.
+std::string memoryTable(const plan::Plan &plan, bool gpus)
 {
     std::vector<std::vector<std::string>> rows = {{"ranks", "stage"}};
     for (int kind = 0; kind < plan::memoryKindCount; ++kind)
@@ -44,12 +44,12 @@ std::string memoryTable(const plan::Plan &plan)
                         std::to_string(role.stage)});
         for (const std::int64_t bytes : memory.bytes)
             rows.back().push_back(bytes == 0 ? "–" : formatBytes(static_cast<double>(bytes)));
-        rows.back().push_back(formatBytes(static_cast<double>(memory.peak)));
-        rows.back().push_back(formatBytes(static_cast<double>(memory.liveAtOnce)));
-        rows.back().push_back(
-            memory.liveAtOnce > 0
-                ? formatNumber(static_cast<double>(memory.peak) / static_cast<double>(memory.liveAtOnce), 4)
-                : "–");
+        const std::int64_t host = gpus ? memory.bytes[static_cast<std::size_t>(plan::MemoryKind::Host)] : 0;
+        const auto peak = static_cast<double>(memory.peak - host);
+        const auto alive = static_cast<double>(memory.liveAtOnce - host);
+        rows.back().push_back(formatBytes(peak));
+        rows.back().push_back(formatBytes(alive));
+        rows.back().push_back(alive > 0 ? formatNumber(peak / alive, 4) : "–");
     }
     return table(rows);
 }
@@ -71,6 +71,7 @@ struct Times {
     predict::ProgramTime program;
     std::string basis;
     double usable = 0; ///< bytes of a device; 0: not known
+    bool gpus = false;
 };
 
 Result<Times> timesOf(const plan::Plan &plan, const std::string &name)
@@ -88,7 +89,7 @@ Result<Times> timesOf(const plan::Plan &plan, const std::string &name)
     Times times{predict::jobTime(cost, plan.job), predict::programTimeOf(line),
                 (cost.machine().device.empty() ? "these cores" : cost.machine().device) + ", constants "
                     + cost.constants().source + ", " + cost.constants().date,
-                predict::capacityOf(cost.machine()).usable()};
+                predict::capacityOf(cost.machine()).usable(), cluster.gpus() > 0};
     predict::settle(times.job, times.program);
     return times;
 }
@@ -118,11 +119,15 @@ void addTimes(const Times &times, OrderedJson &report)
         report["stages"][i]["idle_ms"] = 1e3 * std::max(0.0, idle);
         report["stages"][i]["exposed_ms"] = std::move(exposed);
     }
-    if (times.usable > 0) {
+    if (times.usable > 0 || times.gpus) {
         double most = 0;
-        for (const auto &rank : report["ranks"])
-            most =
-                std::max(most, rank["memory"]["peak"].get<double>() - rank["memory"]["host"].get<double>());
+        for (auto &rank : report["ranks"]) {
+            auto &memory = rank["memory"];
+            const double host = times.gpus ? memory["host"].get<double>() : 0;
+            if (times.gpus) // what the host holds is no part of it
+                memory["device_peak"] = memory["peak"].get<double>() - host;
+            most = std::max(most, memory["peak"].get<double>() - host);
+        }
         report["usable_memory"] = times.usable;
         report["margin"] = times.usable - most;
     }
@@ -160,8 +165,8 @@ std::string stepLine(const OrderedJson &report)
     const OrderedJson &interval = report["interval_ms"];
     return "step " + ms(report["step_ms"]) + " (80 %: " + ms(interval[0]) + " to " + ms(interval[1]) + "), "
         + formatNumber(report["tflops_per_device"].get<double>(), 3) + " TFLOP/s a device, MFU "
-        + formatNumber(100 * report["mfu"].get<double>(), 3) + " %, bubble "
-        + formatNumber(100 * report["bubble"].get<double>(), 2) + " %";
+        + formatPercent(report["mfu"].get<double>(), 3) + ", bubble "
+        + formatPercent(report["bubble"].get<double>(), 2);
 }
 
 OrderedJson writeFigure(const predict::Figure &figure)
@@ -197,7 +202,7 @@ void showReport(const plan::Plan &plan, const OrderedJson &report, Output &outpu
     output.line(job.name + ": " + std::to_string(plan.grid.world()) + " ranks, "
                 + std::to_string(job.microBatches()) + " micro-batches of " + std::to_string(job.batch.micro)
                 + " a replica\n");
-    output.line(memoryTable(plan) + "\n");
+    output.line(memoryTable(plan, report["ranks"][0]["memory"].contains("device_peak")) + "\n");
     output.line(trafficTable(plan) + "\n");
     output.line("program " + plan.digest().substr(0, 12) + ": "
                 + report["program"].value("ops", Json(0)).dump() + " ops, "

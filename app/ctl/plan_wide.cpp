@@ -83,7 +83,7 @@ void show(const spec::WideJob &job, const predict::WidePlan &plan, Output &outpu
                 + std::to_string(job.job.batch.micro) + " a replica, "
                 + predict::nameOf(plan.run.micro.precision) + "\n");
     output.line(memoryTable(plan) + "\n");
-    const auto percent = [](double share, int digits) { return formatNumber(100 * share, digits) + " %"; };
+    const auto percent = [](double share, int digits) { return formatPercent(share, digits); };
     output.line("step " + formatDuration(s.seconds) + " (80 %: " + formatDuration(s.low) + " to "
                 + formatDuration(s.high) + "), " + formatNumber(plan.tflopsPerDevice, 4)
                 + " TFLOP/s a device, MFU " + percent(plan.mfu, 3) + ", bubble "

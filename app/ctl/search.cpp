@@ -28,7 +28,7 @@ std::vector<std::string> row(const search::Candidate &candidate)
     return {search::textOf(candidate.choice),
             formatDuration(candidate.time.seconds),
             formatDuration(candidate.time.low) + " – " + formatDuration(candidate.time.high),
-            formatNumber(100 * candidate.mfu, 3) + " %",
+            formatPercent(candidate.mfu, 3),
             formatBytes(candidate.bytes),
             formatBytes(candidate.margin)};
 }

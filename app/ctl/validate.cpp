@@ -18,7 +18,7 @@ struct ValidateOptions {
     bool rows = false;
 };
 
-std::string percent(double share) { return formatNumber(100 * share, 3) + " %"; }
+std::string percent(double share) { return formatPercent(share, 3); }
 
 void addSummaries(std::vector<std::vector<std::string>> &table, const std::string &kind,
                   const std::map<std::string, predict::ErrorSummary> &map)
@@ -105,9 +105,13 @@ Result<Exit> validateMemory(const predict::Csv &csv, const ValidateOptions &opti
     }
     if (options.rows)
         output.line(table(lines, 2) + "\n");
-    output.line(std::to_string(errors.size()) + " values: median " + percent(predict::quantile(errors, 0.5))
-                + ", p90 " + percent(predict::quantile(errors, 0.9)) + ", worst "
-                + percent(predict::quantile(errors, 1)));
+    if (errors.empty())
+        output.line("no value was predicted");
+    else
+        output.line(std::to_string(errors.size()) + " values: median "
+                    + percent(predict::quantile(errors, 0.5)) + ", p90 "
+                    + percent(predict::quantile(errors, 0.9)) + ", worst "
+                    + percent(predict::quantile(errors, 1)));
     for (const auto &[reason, count] : skipped)
         output.line("not predicted: " + std::to_string(count) + " × " + reason);
     return Exit::Done;

@@ -121,4 +121,16 @@ std::string formatNumber(double value, int significant)
     return end.ec == std::errc() ? std::string(text, end.ptr) : std::string("?");
 }
 
+std::string formatPercent(double share, int significant)
+{
+    const double percent = 100 * share;
+    if (std::isfinite(percent) && std::fabs(percent) < 1e-3)
+        return "0 %";
+    // Whole numbers beyond the digits asked for: no exponents.
+    if (std::isfinite(percent) && std::fabs(percent) >= std::pow(10.0, significant) - 0.5
+        && std::fabs(percent) < 1e15)
+        return std::to_string(std::llround(percent)) + " %";
+    return formatNumber(percent, significant) + " %";
+}
+
 } // namespace rankyard

@@ -26,5 +26,7 @@ std::string formatBytes(double bytes);      ///< IEC: "23.4 GiB"
 std::string formatCount(double count);      ///< "4.1 k", "13.9 M"
 std::string formatDuration(double seconds); ///< "1 h 12 min", "9 min 40 s", "3.2 s", "14 ms"
 std::string formatNumber(double value, int significant);
+std::string formatPercent(double share,
+                          int significant); ///< "42.3 %", "340 %"; what is too little to matter is "0 %"
 
 } // namespace rankyard

@@ -367,6 +367,8 @@ std::optional<std::pair<std::string, int>> presetIn(const std::string &what)
             continue;
         std::string rest = what.substr(id.size());
         std::erase(rest, ' ');
+        if (rest.starts_with("×")) // as clusters are called
+            rest.replace(0, std::string_view("×").size(), "x");
         if (rest.empty())
             return std::pair(id, 1);
         const bool number = rest.size() > 1 && rest.size() < 9 && rest[0] == 'x'
@@ -399,7 +401,12 @@ Result<Cluster> openCluster(const std::string &what)
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     if (first != std::string::npos && text[first] == '{') {
         RY_ASSIGN(const Json document, parseJson(text, what));
-        return readCluster(document, what);
+        auto cluster = readCluster(document, what);
+        if (cluster || cluster.error().where.find(what) != std::string::npos)
+            return cluster;
+        Error error = cluster.error(); // of a key: whose file it is in
+        error.where = what + (error.where.empty() ? "" : ": " + error.where);
+        return error;
     }
     const bool xml = first != std::string::npos && text[first] == '<';
     // Errors name the file as it was given; the cluster is called after it.

@@ -217,8 +217,7 @@ ClosedMemory stageMemory(const StateBytes &state, const UnitTimes &unit, const U
         const double pair = unit.layerParams <= state.maxLive ? 2 * widest : widest;
         // The unit in work and the next, where there is room for both, and those whose next use is near enough: around where forward turns into backward.
         const double kept = state.maxReuse / memory.passes;
-        bytes.gathered =
-            state.param * std::min(params, std::max(pair, std::min(state.maxLive, kept + pair)));
+        bytes.gathered = state.param * std::min(params, std::max(pair, std::min(state.maxLive, kept + pair)));
     }
     bytes.activations = heldOf(layout, stage, layers * memory.kept, layers * memory.deferred) + memory.work
         + sentBytes(unit, layout, inFlight(layout, stage));

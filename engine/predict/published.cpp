@@ -366,6 +366,9 @@ void Reader::software()
     m_run.recompute = contains(recompute, "full") ? Recompute::Full
         : contains(recompute, "selective")        ? Recompute::Attention
                                                   : Recompute::None;
+    if (m_run.recompute == Recompute::None && !recompute.empty() && !contains(recompute, "no")
+        && recompute != "0" && recompute != "false")
+        refuse("recompute", "not full, selective or none");
     const bool full = m_run.recompute != Recompute::None;
     micro.fusedAttention = family != "V100" && (hopper() || fsdp() || !full);
     micro.sequenceParallel = flag("sp", hopper()) && micro.tp > 1;

@@ -69,7 +69,7 @@ struct Layout {
     bool scatterSends =
         false; ///< each tensor rank sends its part of what all have to the next stage (Narayanan et al. 2021, section 4.1)
     bool keepGathered = false; ///< ZeRO 3 gathers once a step instead of for each micro-batch
-    double maxLive = 1e30; ///< parameters that ZeRO 3 has gathered at once
+    double maxLive = 1e30;     ///< parameters that ZeRO 3 has gathered at once
     double reuse =
         0; ///< elements of gathered parameters between two uses of some, up to which those stay (zero.max_reuse_distance)
 };

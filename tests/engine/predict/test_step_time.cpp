@@ -195,6 +195,36 @@ TEST(Durations, ProgramAndClosedFormAreOneCostModel)
     }
 }
 
+/// Bubbles of the schedules with fewer micro-batches than stages, as many, and many: weights' gradients fill holes only as far as there are
+/// some. A wide head besides, which programs work off in chunks.
+TEST(Durations, BubblesOfProgramAndClosedForm)
+{
+    const CostModel cost = programmed();
+    for (const auto &[pp, layers] : {std::pair{2, 12}, {3, 18}, {4, 24}, {5, 20}, {8, 32}}) {
+        for (const int micro : {1, 2, pp, pp + 1, 2 * pp, 4 * pp}) {
+            for (const char *schedule : {"1f1b", "interleaved", "zb-h1", "zbv"}) {
+                if (schedule == std::string("interleaved") && micro % pp != 0)
+                    continue;
+                spec::JobSpec spec = wideJob(1, 1, pp);
+                spec.model.layers = layers;
+                spec.model.seq = 1024;
+                spec.model.vocab = 16384;
+                spec.layout.schedule = schedule;
+                spec.layout.virtualStages = schedule == std::string("zbv")       ? 2
+                    : schedule == std::string("interleaved") && layers >= 2 * pp ? 2
+                                                                                 : 1;
+                spec.batch.micro = 2;
+                spec.batch.global = 2 * micro;
+                if (spec.layout.virtualStages == 1 && schedule == std::string("interleaved"))
+                    continue;
+                const double ratio = jobTime(cost, spec).step.seconds / programSeconds(cost, spec);
+                EXPECT_NEAR(ratio, 1, schedule == std::string("zbv") ? 0.06 : 0.03)
+                    << schedule << " pp " << pp << " m " << micro;
+            }
+        }
+    }
+}
+
 /// Reductions of each micro-batch, and gathers of each unit, run under the computation of others: a unit's gather under the unit before,
 /// however large it is. Llama 7B in micro-batches of one sequence, over two nodes.
 TEST(Durations, ShardsOfProgramAndClosedForm)

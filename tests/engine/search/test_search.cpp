@@ -286,6 +286,43 @@ TEST(Search, SaysWhatItWouldChange)
         EXPECT_LE(found->near[i - 1].time.seconds, found->near[i].time.seconds);
 }
 
+/// The job is priced as it is, with what no choice has; candidates say that they would put it back.
+TEST(Search, PricesTheJobAsItIs)
+{
+    const predict::CostModel cost = costOf("dgx-h100");
+    Options options;
+    options.devices = 8;
+    options.top = 1;
+    options.price = false;
+    spec::JobSpec job = smallJob();
+    job.layout.dp = 8;
+    job.batch.global = 64;
+    job.recompute.mode = "full";
+    const auto whole = price(job, cost);
+    ASSERT_TRUE(whole) << whole.error().text();
+    job.recompute.every = 3;
+    const auto some = price(job, cost);
+    ASSERT_TRUE(some) << some.error().text();
+    EXPECT_GT(some->bytes, whole->bytes) << "two layers of three keep everything";
+    EXPECT_LT(some->time.seconds, whole->time.seconds);
+    const auto found = search(job, cost, options);
+    ASSERT_TRUE(found) << found.error().text();
+    ASSERT_FALSE(found->best.empty());
+    const auto changes = changesOf(job, found->best[0].choice);
+    EXPECT_TRUE(std::any_of(changes.begin(), changes.end(), [](const Change &change) {
+        return change.path == "recompute.every" && change.from == Json(3) && change.to == Json(1);
+    }));
+    // Stages that are none: no price, and no crash.
+    job.layout.stages = std::vector<std::int64_t>{};
+    const auto odd = search(job, cost, options);
+    ASSERT_TRUE(odd) << odd.error().text();
+    EXPECT_EQ(odd->current.time.seconds, 0);
+    EXPECT_TRUE(std::any_of(odd->notes.begin(), odd->notes.end(), [](const std::string &note) {
+        return note.find("layout.stages") != std::string::npos;
+    }));
+    EXPECT_FALSE(odd->best.empty());
+}
+
 /// 32 devices are not 256: the layout that the job has is not priced as though they were.
 TEST(Search, HasNoPriceForAJobOfMoreRanksThanDevices)
 {
