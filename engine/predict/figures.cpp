@@ -98,7 +98,7 @@ void addTimeFigures(const StepFacts &facts, Verdict &verdict)
     Figure time{"step", "Step time", Measure::Seconds, step.seconds};
     time.spread = (step.high - step.low) / 2;
     time.formula =
-        "of the slowest stage: computation + waiting for other stages + waits for transfers + optimizer + overhead";
+        "of the busiest stage: computation + waiting for other stages + waits for transfers + optimizer + overhead";
     const std::pair<const char *, double> parts[] = {
         {"computation", step.compute}, {"waiting for other stages", step.bubble},
         {"tensor group", step.tensor}, {"pipeline", step.pipeline},

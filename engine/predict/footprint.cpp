@@ -2,6 +2,7 @@
 #include "engine/predict/footprint.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace rankyard::predict {
 
@@ -42,10 +43,16 @@ ProgramTime beyond(const ProgramTime &a, const ProgramTime &b, double times)
 
 } // namespace
 
-const ProgramTime::Stage &ProgramTime::slowest() const
+double ProgramTime::Stage::busy() const
+{
+    return std::accumulate(exposed.begin(), exposed.end(), compute,
+                           [](double sum, const auto &group) { return sum + group.second; });
+}
+
+const ProgramTime::Stage &ProgramTime::busiest() const
 {
     return *std::max_element(stages.begin(), stages.end(),
-                             [](const Stage &a, const Stage &b) { return a.compute < b.compute; });
+                             [](const Stage &a, const Stage &b) { return a.busy() < b.busy(); });
 }
 
 ProgramTime programTimeOf(const plan::Timeline &timeline)
@@ -111,15 +118,15 @@ void settle(StepTime &step, const ProgramTime &program)
     step.low *= scale;
     step.high *= scale;
     step.seconds = seconds;
-    const ProgramTime::Stage &slowest = program.slowest();
+    const ProgramTime::Stage &stage = program.busiest();
     step.optimizer = 0; // an op like others: in compute
     step.tensor = step.pipeline = step.data = 0;
-    for (const auto &[group, waits] : slowest.exposed)
+    for (const auto &[group, waits] : stage.exposed)
         (group == "tp" || group == "cp" || group == "kv" ? step.tensor
              : group == "pp"                             ? step.pipeline
                                                          : step.data) += waits;
-    step.bubble = std::max(0.0, program.seconds - slowest.compute - step.tensor - step.pipeline - step.data);
-    step.compute = slowest.compute + step.launches;
+    step.bubble = std::max(0.0, program.seconds - stage.compute - step.tensor - step.pipeline - step.data);
+    step.compute = stage.compute + step.launches;
 }
 
 void settle(JobTime &time, const ProgramTime &program)

@@ -35,12 +35,13 @@ struct ProgramTime {
     struct Stage {
         double compute = 0;                      ///< seconds
         std::map<std::string, double> exposed{}; ///< seconds that it waits, by group
+        double busy() const;                     ///< with those waits
     };
     double seconds = 0;
     double bubble = 0; ///< idle share, as plan::Timeline has it
     std::vector<Stage> stages;
-    /// The stage that computes longest.
-    const Stage &slowest() const;
+    /// The stage that computes and waits for transfers longest: it explains most of the step.
+    const Stage &busiest() const;
 };
 /// Of a whole program.
 ProgramTime programTimeOf(const plan::Timeline &timeline);
@@ -50,7 +51,7 @@ Result<ProgramTime> programTimeOf(
     const std::stop_token &stop = {});
 
 /// Closed form and program, both of one job, become its step: the program's time, and what no op does, which stays the closed form's
-/// (launches, loader, stragglers, hidden transfers that slow the computation above them). Parts are the slowest stage's; the interval
+/// (launches, loader, stragglers, hidden transfers that slow the computation above them). Parts are the busiest stage's; the interval
 /// keeps its shape. Whoever tells a step time whose program is known has it from here: judge(), `plan`, the search.
 void settle(StepTime &step, const ProgramTime &program);
 void settle(JobTime &time, const ProgramTime &program);
