@@ -204,8 +204,13 @@ Result<Machine> hostOf(const cluster::Cluster &cluster, Ranks ranks)
     const cluster::Node &node = cluster.types.front();
     const double cores = node.cores();
     if (measuredValue(cluster, "peak_fp32") <= 0 || cores <= 0) {
+        std::string hint = "rankyardctl cluster probe measures those of this machine";
+        for (const std::string &note : cluster.notes) {
+            if (note.starts_with("What was probed")) // and was of no use
+                hint = note + ". " + hint;
+        }
         return Error::make(Code::NotHere, "how fast these cores are is not known", cluster.name)
-            .withHint("rankyardctl cluster probe measures those of this machine");
+            .withHint(hint);
     }
     const double nodes = cluster.nodes();
     const double onNode = ranks.count > 0 ? std::ceil(static_cast<double>(ranks.count) / nodes) : cores;
@@ -293,7 +298,10 @@ Result<Machine> machineOf(const cluster::Cluster &cluster, Ranks ranks)
     if (!gpu) {
         return Error::make(Code::NotHere, "no data sheet of this device: its speed is not known",
                            cluster.name)
-            .withFound(model.empty() ? "a GPU without a name" : model);
+            .withFound(model.empty() ? "a GPU without a name" : model)
+            .withHint(
+                "Write a \"model\" with a data sheet (H100 SXM, A100 SXM 80 GB …) into a cluster file of it; "
+                "cluster show --json prints one");
     }
     Machine machine;
     machine.device = gpu->name;

@@ -59,4 +59,7 @@ TEST_F(Probe, GivesThisMachineTimes)
     EXPECT_EQ(ctlDone({"plan", file, "--cluster", "local"})->wait(), 3);
     ASSERT_TRUE(writeFileAtomically(document["file"].get<std::string>(), "{broken"));
     EXPECT_EQ(ctlDone({"cluster", "show", "local"})->wait(), 0) << "what cannot be read is a note";
+    const auto damaged = ctlDone({"plan", file, "--cluster", "local"});
+    EXPECT_EQ(damaged->wait(), 3);
+    EXPECT_NE(damaged->errors().find("probe.json"), std::string::npos) << damaged->errors();
 }
