@@ -4,7 +4,6 @@
 #include "engine/exec/control.h"
 #include "tests/engine/exec/mini_agent.h"
 #include "tests/engine/exec/toy.h"
-#include "tests/engine/long.h"
 
 #include <csignal>
 #include <cstring>
@@ -147,7 +146,6 @@ TEST_F(WorkerTest, ResumesToTheBit)
 /// With zero.shard there are several ranks at the same place of a block: each has left out something else.
 TEST_F(WorkerTest, ResumesCompressionOverShardsInBlocks)
 {
-    RANKYARD_LONG_WHEN_SANITIZED();
     const auto job = [this](std::int64_t steps, int dp, int cp, std::int64_t shard) {
         auto result = agent(dp, steps);
         result.job.layout.cp = cp;

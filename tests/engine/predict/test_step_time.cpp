@@ -3,7 +3,6 @@
 #include "engine/plan/plan.h"
 #include "engine/predict/durations.h"
 #include "engine/predict/step_time.h"
-#include "tests/engine/long.h"
 
 #include <gtest/gtest.h>
 
@@ -200,7 +199,6 @@ TEST(Durations, ProgramAndClosedFormAreOneCostModel)
 /// some. A wide head besides, which programs work off in chunks.
 TEST(Durations, BubblesOfProgramAndClosedForm)
 {
-    RANKYARD_LONG_WHEN_SANITIZED();
     const CostModel cost = programmed();
     for (const auto &[pp, layers] : {std::pair{2, 12}, {3, 18}, {4, 24}, {5, 20}, {8, 32}}) {
         for (const int micro : {1, 2, pp, pp + 1, 2 * pp, 4 * pp}) {

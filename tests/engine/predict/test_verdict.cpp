@@ -2,7 +2,6 @@
 #include "engine/cluster/sources.h"
 #include "engine/predict/closed_memory.h"
 #include "engine/predict/verdict.h"
-#include "tests/engine/long.h"
 
 #include <gtest/gtest.h>
 
@@ -327,7 +326,6 @@ TEST(Verdict, ProcessorsShareTheirNode)
 /// Host memory in closed form, of a model with billions of parameters: states, and what their update is fed from.
 TEST(Verdict, ClosedHostMemoryIsNearTheArenas)
 {
-    RANKYARD_LONG_WHEN_SANITIZED();
     const std::vector<std::string> llama = {"model.family=\"llama\"",
                                             "model.layers=32",
                                             "model.hidden=4096",
