@@ -83,11 +83,10 @@ void show(const spec::WideJob &job, const predict::WidePlan &plan, Output &outpu
                 + std::to_string(job.job.batch.micro) + " a replica, "
                 + predict::nameOf(plan.run.micro.precision) + "\n");
     output.line(memoryTable(plan) + "\n");
-    const auto percent = [](double share, int digits) { return formatPercent(share, digits); };
     output.line("step " + formatDuration(s.seconds) + " (80 %: " + formatDuration(s.low) + " to "
                 + formatDuration(s.high) + "), " + formatNumber(plan.tflopsPerDevice, 4)
-                + " TFLOP/s a device, MFU " + percent(plan.mfu, 3) + ", bubble "
-                + percent(s.bubbleShare(), 2));
+                + " TFLOP/s a device, MFU " + formatPercent(plan.mfu, 3) + ", bubble "
+                + formatPercent(s.bubbleShare(), 2));
     const double left = plan.capacity.usable() - plan.peak();
     const std::string usable = formatBytes(plan.capacity.usable());
     output.line(left >= 0 ? "fits: " + formatBytes(left) + " of " + usable + " usable are left"

@@ -26,7 +26,7 @@ namespace rankyard::ui {
 using Editor = FieldRow::Editor;
 
 namespace {
-const QString plannedPrefix = QStringLiteral("plan_only:"); ///< of the data of models that are planned only
+constexpr QLatin1String plannedPrefix("plan_only:"); ///< of the data of models that are planned only
 }
 
 DesignForm::DesignForm(DesignDocument *document, QWidget *parent) : QScrollArea(parent), m_document(document)
@@ -110,7 +110,7 @@ void DesignForm::buildModel()
         m_presets->addItem(QString::fromUtf8(preset.name), QString::fromLatin1(preset.id));
     m_presets->insertSeparator(m_presets->count());
     for (const char *name : predict::plannedModels()) {
-        m_presets->addItem(QString::fromLatin1(name), plannedPrefix + QLatin1String(name));
+        m_presets->addItem(QString::fromLatin1(name), QString(plannedPrefix) + QLatin1String(name));
         m_presets->setItemData(m_presets->count() - 1,
                                tr("Planned only: experts, latent attention or squared ReLU do not run here"),
                                Qt::ToolTipRole);
