@@ -155,7 +155,11 @@ Candidate Scales::memory(const Choice &choice, const predict::UnitTimes &unit,
     predict::StateBytes state = m_state;
     state.offloadOptimizer = choice.offloadOptimizer;
     state.onDisk = false; // a choice is host memory, or none
-    const predict::ClosedPeak peak = predict::closedPeak(state, unit, memory, layoutOf(choice), stages);
+    return with(choice, predict::closedPeak(state, unit, memory, layoutOf(choice), stages));
+}
+
+Candidate Scales::with(const Choice &choice, const predict::ClosedPeak &peak) const
+{
     Candidate candidate;
     candidate.choice = choice;
     candidate.bytes = peak.peak();
@@ -259,13 +263,12 @@ Result<Candidate> weigh(const spec::JobSpec &job, const predict::CostModel &cost
 {
     RY_TRY(plan::checkJob(job));
     const Scales scales(job, cost);
-    auto unit = predict::unitTimes(cost, predict::shapeOf(job.model), predict::microOf(job),
-                                   predict::recomputeOf(job.recompute.mode));
-    RY_ASSIGN(const auto memory, predict::unitMemory(job));
-    unit.deferrable = memory.deferrable();
-    Candidate candidate =
-        scales.memory(choiceOf(job), unit, memory, predict::PeakStages(plan::layersByStage(job)));
-    scales.time(candidate, unit);
+    // The job's own stages, for no choice has all of its keys.
+    RY_ASSIGN(const auto stages, predict::closedStages(job));
+    const auto fullest = std::max_element(stages.begin(), stages.end(),
+                                          [](const auto &a, const auto &b) { return a.peak() < b.peak(); });
+    Candidate candidate = scales.with(choiceOf(job), {*fullest, static_cast<int>(fullest - stages.begin())});
+    scales.time(candidate, predict::jobTime(cost, job).unit);
     candidate.why = scales.reason(candidate);
     return candidate;
 }

@@ -15,6 +15,8 @@ public:
     /// Peak and margin; no time yet.
     Candidate memory(const Choice &choice, const predict::UnitTimes &unit, const predict::UnitMemory &memory,
                      const predict::PeakStages &stages) const;
+    /// The same of a peak that is known.
+    Candidate with(const Choice &choice, const predict::ClosedPeak &peak) const;
     /// Adds the time.
     void time(Candidate &candidate, const predict::UnitTimes &unit) const;
     /// Peak of the programs of `job`, which has the candidate's layout, in place of the closed form's.

@@ -305,6 +305,9 @@ TEST(Search, PricesTheJobAsItIs)
     ASSERT_TRUE(some) << some.error().text();
     EXPECT_GT(some->bytes, whole->bytes) << "two layers of three keep everything";
     EXPECT_LT(some->time.seconds, whole->time.seconds);
+    const auto weighed = weigh(job, cost);
+    ASSERT_TRUE(weighed) << weighed.error().text();
+    EXPECT_NEAR(weighed->bytes / some->bytes, 1, 0.05) << "in closed form, too";
     const auto found = search(job, cost, options);
     ASSERT_TRUE(found) << found.error().text();
     ASSERT_FALSE(found->best.empty());
